@@ -1,0 +1,54 @@
+"""What LangGraph's savers and stores lack, whatever the database."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.store.base.batch import AsyncBatchedBaseStore
+from reflexion.memory.locks import uninterrupted
+
+CLOSE_S: Final = 10.0
+"""How long closing waits for what the store was asked for before, in seconds."""
+
+
+class EagerList(BaseCheckpointSaver[str]):
+    """Reads the list before handing out its first entry.
+
+    The savers hold their one lock while the caller loops over `alist`: writing inside it waits for ever.
+    """
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first."""
+        found = [entry async for entry in super().alist(config, filter=filter, before=before, limit=limit)]
+        for entry in found:
+            yield entry
+
+
+class ClosableStore(AsyncBatchedBaseStore):
+    """Ends the background task that a store only ends when it is garbage-collected."""
+
+    __slots__ = ()
+
+    async def aclose(self) -> None:
+        """Finish what was asked for, then end the task. Nothing may be asked for afterwards."""
+        await uninterrupted(self._end())
+
+    async def _end(self) -> None:
+        task = self._task
+        if task is None:
+            return
+        # The task ends at an item that is no operation, but swallows one while it gathers a batch.
+        for _ in range(2):
+            self._aqueue.put_nowait(None)  # type: ignore[arg-type]
+        await asyncio.wait([task], timeout=CLOSE_S)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

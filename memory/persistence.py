@@ -1,0 +1,85 @@
+"""Opens the database behind a URL: LangGraph's checkpointer and store in it, and the locks beside it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+from platformdirs import user_data_dir
+from reflexion.memory.locks import MemoryLocks, ThreadLocks
+
+URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
+
+
+class DatabaseError(Exception):
+    """The database cannot be opened: what happened, to what, what to do. Never contains a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """An open database. It belongs to the event loop in which it was opened."""
+
+    url: str
+    """For display: without a password."""
+    checkpointer: BaseCheckpointSaver[Any]
+    """Keeps the state of every thread, step by step."""
+    store: BaseStore
+    """Keeps what threads share. It has no semantic index."""
+    locks: ThreadLocks
+    """Keep two runs from working on one thread at the same time, across processes."""
+    durable: bool
+    """Whether anything is left when the process ends."""
+    _size: Callable[[], Awaitable[int | None]] = field(repr=False)
+
+    async def size_bytes(self) -> int | None:
+        """Bytes on disk, write-ahead log included; None where nothing is on disk."""
+        return await self._size()
+
+
+def default_database_url() -> str:
+    """The SQLite file in the user's data folder."""
+    return f"sqlite:///{Path(user_data_dir('reflexion', appauthor=False)) / 'reflexion.sqlite'}"
+
+
+@asynccontextmanager
+async def open_persistence(url: str | None = None) -> AsyncIterator[Persistence]:
+    """Open the database behind `url` (see `URL_FORMS`), creating it where it is missing.
+
+    Raises `DatabaseError` where that cannot be done.
+    """
+    async with AsyncExitStack() as stack:
+        yield await _open(url or default_database_url(), stack)
+
+
+async def _open(url: str, stack: AsyncExitStack) -> Persistence:
+    # Imported late: each brings a database driver that the other's users have no need of.
+    scheme, separator, rest = url.partition("://")
+    match scheme:
+        case "sqlite" if rest.startswith("/") and rest != "/":
+            from reflexion.memory.sqlite import open_sqlite  # noqa: PLC0415
+
+            return await open_sqlite(rest[1:], stack)
+        case "postgresql" | "postgres" if separator:
+            from reflexion.memory.postgres import open_postgres  # noqa: PLC0415
+
+            return await open_postgres(url, stack)
+        case "memory" if separator:
+            return _open_memory()
+        case _:
+            # The text itself is not shown: it may hold a password.
+            raise DatabaseError(f"unknown kind of database URL, scheme {scheme[:20]!r}: use {URL_FORMS}")
+
+
+def _open_memory() -> Persistence:
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
+    from langgraph.store.memory import InMemoryStore  # noqa: PLC0415
+
+    async def no_size() -> None:
+        return None
+
+    return Persistence(
+        "memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), durable=False, _size=no_size
+    )

@@ -1,0 +1,185 @@
+"""One PostgreSQL database for checkpointer, store and locks, shared by any number of machines."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import psycopg
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.locks import PollingLocks, ThreadBusy
+from reflexion.memory.persistence import DatabaseError, Persistence
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 10
+"""How long a connection may take to be made, in whole seconds."""
+SETUP_S: Final = 60.0
+"""How long the set-up by another process is waited for, in seconds."""
+POOL_SIZE: Final = 4
+"""Saver and store each send one thing at a time; more connections would only lie about."""
+
+
+async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
+    """Open the database at `url`, creating the tables where missing; the stack closes it."""
+    try:
+        parameters: dict[str, Any] = {"connect_timeout": CONNECT_S, **conninfo_to_dict(url)}
+    except psycopg.ProgrammingError:
+        # The driver's own message quotes the part that it does not understand, which may be the password.
+        raise DatabaseError(
+            "the PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/database, "
+            "with special characters in the password percent-encoded"
+        ) from None
+    shown = _display(parameters)
+    try:
+        locks = PostgresLocks(parameters)
+        stack.push_async_callback(locks.aclose)
+        # The first connection is a single one: it fails at once and says why; a pool tries on in silence.
+        async with locks.hold("set-up of the database", wait_s=SETUP_S):
+            pool = await stack.enter_async_context(_pool(parameters))
+            saver = _Saver(pool)
+            store = _Store(pool)
+            stack.push_async_callback(store.aclose)
+            await saver.setup()
+            await store.setup()
+    except ThreadBusy:
+        raise DatabaseError(
+            f"another process has been setting up {shown} for {SETUP_S:.0f} s: end it, then try again"
+        ) from None
+    except psycopg.Error as error:
+        raise _explain(shown, error, str(parameters.get("password") or "")) from None
+
+    async def size() -> int:
+        async with pool.connection() as connection:
+            cursor = await connection.execute("SELECT pg_database_size(current_database()) AS size")
+            row = await cursor.fetchone()
+        return int(row["size"]) if row else 0
+
+    return Persistence(shown, saver, store, locks, durable=True, _size=size)
+
+
+def _pool(parameters: dict[str, Any]) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+    # The savers want autocommit, dict rows, and statements prepared at first use. It is checked when
+    # it is handed out: after a restart of the server the next checkpoint is saved instead of lost.
+    return AsyncConnectionPool(
+        kwargs={**parameters, "autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
+        min_size=1,
+        max_size=POOL_SIZE,
+        open=False,
+        check=AsyncConnectionPool.check_connection,
+    )
+
+
+def _display(parameters: dict[str, Any]) -> str:
+    user = f"{parameters['user']}@" if parameters.get("user") else ""
+    port = f":{parameters['port']}" if parameters.get("port") else ""
+    return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
+
+
+def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if password:
+        reason = reason.replace(password, "***")
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        advice = "let the user create tables in this database, or set it up once as one who may"
+    elif "authentication failed" in reason or "no password supplied" in reason:
+        advice = "check user and password in the URL"
+    elif "does not exist" in reason:
+        advice = "create it, or correct the URL"
+    else:
+        advice = "check that the server runs and that host and port in the URL are right"
+    return DatabaseError(f"cannot open {shown}: {reason}; {advice}")
+
+
+class _Saver(EagerList, AsyncPostgresSaver):
+    """The saver, with an eager list."""
+
+
+class _Store(ClosableStore, AsyncPostgresStore):
+    """The store, with an end."""
+
+
+class PostgresLocks(PollingLocks):
+    """Advisory locks that belong to one connection of their own, and are gone when it is.
+
+    Two agents, in one process or in several, have a connection each. A pooler in between must keep one server
+    connection for ours (PgBouncer: `pool_mode=session`).
+    """
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._parameters = parameters
+        self._connection: AsyncConnection[Any] | None = None
+        self._held: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def aclose(self) -> None:
+        """Close the connection, which frees all locks."""
+        if self._connection:
+            await self._connection.close()
+
+    async def _try_take(self, thread_id: str) -> bool:
+        async with self._one_at_a_time:
+            # The server lets one connection take the same lock twice.
+            if thread_id in self._held:
+                return False
+            try:
+                taken = await self._lock(thread_id)
+            except psycopg.OperationalError:
+                if not self._lost():
+                    raise
+                taken = await self._lock(thread_id)
+            if taken:
+                self._held.add(thread_id)
+            return taken
+
+    async def _give_back(self, thread_id: str) -> None:
+        async with self._one_at_a_time:
+            self._held.discard(thread_id)
+            if self._connection is None or self._lost():
+                return
+            # A connection that breaks at this moment has freed the lock by that.
+            with contextlib.suppress(psycopg.OperationalError):
+                await self._connection.execute("SELECT pg_advisory_unlock(%s)", (_key(thread_id),))
+
+    def _lost(self) -> bool:
+        return self._connection is not None and self._connection.closed
+
+    async def _lock(self, thread_id: str) -> bool:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._connect()
+        return await _try_lock(self._connection, thread_id)
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        connection = await AsyncConnection.connect(**{**self._parameters, "autocommit": True})
+        # Where our machine vanishes without a word, the server notices within a minute rather than two hours.
+        for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+            await connection.execute(f"SET tcp_keepalives_{setting} = {value}")
+        for thread_id in self._held:
+            if not await _try_lock(connection, thread_id):
+                log.warning(
+                    "thread %r: its lock was lost with the connection, and another run took it", thread_id
+                )
+        return connection
+
+
+async def _try_lock(connection: AsyncConnection[Any], thread_id: str) -> bool:
+    # Tried, never waited for: CREATE INDEX CONCURRENTLY in the set-up waits for every statement that waits.
+    cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", (_key(thread_id),))
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+def _key(thread_id: str) -> int:
+    # Hashed here rather than by the server's hashtextextended, which takes neither NUL nor a lone surrogate.
+    digest = hashlib.blake2b(
+        f"reflexion {thread_id}".encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
+    return int.from_bytes(digest, signed=True)

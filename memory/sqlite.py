@@ -1,0 +1,176 @@
+"""One SQLite file for checkpointer and store, shared by any number of processes on one machine."""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.store.base import Op, PutOp, Result
+from langgraph.store.sqlite.aio import AsyncSqliteStore
+from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
+from reflexion.memory.persistence import DatabaseError, Persistence
+
+T = TypeVar("T")
+
+BUSY_S: Final = 60.0
+"""How long a write waits for another process's write, in seconds."""
+
+
+async def open_sqlite(file: str, stack: AsyncExitStack) -> Persistence:
+    """Open the database in `file`, creating it and its folder where missing; the stack closes it."""
+    try:
+        path = await asyncio.to_thread(_find, file)
+        locks = FileLocks(path.with_name(f"{path.name}.locks"))
+        # One at a time: switching to WAL answers "database is locked" without waiting for anybody.
+        async with locks.hold("set-up of the database", wait_s=BUSY_S):
+            await asyncio.to_thread(_create, path)
+            # Two connections, as saver and store each know only their own lock: on one connection the commit
+            # of the one would end the transaction of the other.
+            saver = _Saver(await stack.enter_async_context(_connection(path, isolation_level="DEFERRED")))
+            store = _Store(await stack.enter_async_context(_connection(path, isolation_level=None)))
+            stack.push_async_callback(store.aclose)
+            await saver.setup()
+            await store.setup()
+    except ThreadBusy:
+        raise DatabaseError(
+            f"another process has been setting up the SQLite file {path} for {BUSY_S:.0f} s: "
+            "end it, then try again"
+        ) from None
+    except (OSError, sqlite3.Error) as error:
+        raise await asyncio.to_thread(_explain, file, error) from error
+
+    async def size() -> int:
+        return await asyncio.to_thread(_size, path)
+
+    return Persistence(f"sqlite:///{path}", saver, store, locks, durable=True, _size=size)
+
+
+def _find(file: str) -> Path:
+    path = Path(file).expanduser().absolute()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _create(path: Path) -> None:
+    # Only a new file is touched by hand: closing one drops all locks of this process on it, SQLite's too.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise sqlite3.OperationalError("write-ahead logging cannot be switched on here")
+
+
+@asynccontextmanager
+async def _connection(
+    path: Path, isolation_level: Literal["DEFERRED"] | None
+) -> AsyncIterator[aiosqlite.Connection]:
+    async with aiosqlite.connect(path, timeout=BUSY_S, isolation_level=isolation_level) as connection:
+        # In WAL mode nothing committed is lost when the process is killed; when the power fails the last
+        # transactions may be, but the file stays sound.
+        await connection.execute("PRAGMA synchronous=NORMAL")
+        yield connection
+
+
+def _size(path: Path) -> int:
+    files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _explain(file: str, error: Exception) -> DatabaseError:
+    path = Path(file).expanduser().absolute()
+    blocker = next((folder for folder in path.parents if folder.exists() and not folder.is_dir()), None)
+    if path.is_dir():
+        return DatabaseError(f"{path} is a folder, not an SQLite file: name a file in it")
+    if blocker:
+        return DatabaseError(
+            f"{path} cannot be an SQLite file: {blocker} is a file, not a folder; choose another path"
+        )
+    if "not a database" in str(error):
+        return DatabaseError(f"{path} exists but is no SQLite database: move it away, or choose another path")
+    if "malformed" in str(error):
+        return DatabaseError(f"the SQLite file {path} is damaged ({error}): move it away, or restore a copy")
+    return DatabaseError(
+        f"the SQLite file {path} cannot be opened ({error}): "
+        "check that you may write the file and its folder and that the disk is local and not full"
+    )
+
+
+class _Saver(EagerList, AsyncSqliteSaver):
+    """Ends every transaction that it begins, also when the caller is cancelled or a statement fails.
+
+    The original would leave it open, and with it every other process waiting, until its own next commit.
+    """
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        super().__init__(connection)
+        self._transaction = asyncio.Lock()
+
+    async def _whole(self, write: Coroutine[Any, Any, T]) -> T:
+        async def transaction() -> T:
+            async with self._transaction:
+                try:
+                    return await write
+                except Exception:
+                    await self.conn.rollback()
+                    raise
+
+        return await uninterrupted(transaction())
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint."""
+        return await self._whole(super().aput(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what one task of a step wrote."""
+        await self._whole(super().aput_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete everything of a thread."""
+        await self._whole(super().adelete_thread(thread_id))
+
+
+class _Store(ClosableStore, AsyncSqliteStore):
+    """Undoes a batch that fails, and keeps reads and writes in transactions of their own.
+
+    The original commits half of a failed batch; and a transaction that reads before it writes gets "database
+    is locked" at once, whatever the timeout, where another process has written in between.
+    """
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Execute operations, the reads before the writes, as the original does."""
+        ops = list(ops)
+        writes = [op for op in ops if isinstance(op, PutOp)]
+        reads = [op for op in ops if not isinstance(op, PutOp)]
+        found = iter(await super().abatch(reads) if reads else [])
+        if writes:
+            await super().abatch(writes)
+        return [None if isinstance(op, PutOp) else next(found) for op in ops]
+
+    @asynccontextmanager
+    async def _cursor(self, *, transaction: bool = True) -> AsyncIterator[aiosqlite.Cursor]:
+        async with self.lock, self.conn.cursor() as cursor:
+            await cursor.execute("BEGIN")
+            try:
+                yield cursor
+                await cursor.execute("COMMIT")
+            except BaseException:
+                await self.conn.rollback()
+                raise
