@@ -1,0 +1,229 @@
+"""The client side of the embedded model: start or join the one server that a user's processes share."""
+
+import asyncio
+import hashlib
+import http.client
+import importlib.util
+import os
+import platform
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from . import weights as _weights
+from .errors import EmbeddedModelError
+from .shared import ServerFolder, ServerState
+
+START_TIMEOUT_S = 180.0
+"""Loading takes seconds; a busy machine with a cold disk may need minutes."""
+_HEALTH_TIMEOUT_S = 15.0
+_END_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """What a chat client needs to know."""
+
+    base_url: str
+    """Ends in /v1."""
+    api_key: str
+    model: str
+
+
+class EmbeddedModel:
+    """This process's hold on the server; one for each process is enough.
+
+    `model` is one of the names in `weights.MODELS` (default: the largest installed one); `path` is a user's own
+    GGUF file instead. `cache` is the folder for weights and servers (default: the user's cache folder). A server
+    that is started from here ends itself after `idle_s` seconds in which nobody used it.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        path: Path | None = None,
+        *,
+        cache: Path | None = None,
+        idle_s: float = 300.0,
+    ) -> None:
+        if model is not None and path is not None:
+            raise EmbeddedModelError("give either the name of an embedded model or a GGUF file, not both")
+        self._model = model
+        self._path = path
+        self._cache = cache
+        self._idle_s = idle_s
+        # Chosen once: the lease belongs to this folder, whatever is installed later.
+        self._place: tuple[str, ServerFolder] | None = None
+        self._lease: int | None = None
+        # Not an asyncio lock: the object may be used from several event loops, and threads do the work.
+        self._lock = threading.Lock()
+
+    async def start(self) -> LocalServer:
+        """Return the running server; start it where there is none or it no longer answers.
+
+        Safe to call at any time, concurrently, and from several processes. The first call takes some seconds.
+        Raises `EmbeddedModelError` if weights or llama.cpp are not installed or the server does not come up.
+        """
+        return await asyncio.to_thread(self._start)
+
+    async def stop(self) -> None:
+        """Give the lease back; the server goes on for others and ends when idle."""
+        await asyncio.to_thread(self._stop)
+
+    def _start(self) -> LocalServer:
+        if os.name != "posix":
+            raise EmbeddedModelError(
+                "the embedded model runs on Linux and macOS only; set REFLEXION_BASE_URL to a model endpoint"
+            )
+        with self._lock:
+            if self._place is None:
+                self._place = self._choose()
+            model, folder = self._place
+            folder.create()
+            if self._lease is None:
+                self._lease = folder.take_lease()
+            state = _running(folder)
+            if state is None:
+                with FileLock(folder.start_lock):
+                    # Another process may have started it while we waited for the lock.
+                    state = _running(folder) or _launch(folder, self._command(model, folder))
+            return LocalServer(base_url=f"{state.url}/v1", api_key=state.api_key, model=state.model)
+
+    def _choose(self) -> tuple[str, ServerFolder]:
+        """Return the model's name and the folder where its server is met."""
+        servers = _servers(_cache(self._cache))
+        if self._path is None:
+            model = self._model or installed_model(self._cache) or _weights.MODELS[-1].name
+            return model, ServerFolder(servers / _weights.by_name(model).name)
+        file = _weights.check_gguf(self._path)
+        facts = file.stat()
+        identity = hashlib.sha256(f"{file}\0{facts.st_size}\0{facts.st_mtime_ns}".encode()).hexdigest()
+        return file.stem, ServerFolder(servers / f"{file.stem}-{identity[:12]}")
+
+    def _command(self, model: str, folder: ServerFolder) -> list[str]:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise EmbeddedModelError(f"llama.cpp is not installed; {_weights.ADVICE}")
+        if self._path is None:
+            file = _weights.ensure(_weights.by_name(model), _cache(self._cache))
+        else:
+            file = _weights.check_gguf(self._path)
+        return folder.command(file, model, self._idle_s)
+
+    def _stop(self) -> None:
+        with self._lock:
+            if self._lease is not None:
+                os.close(self._lease)
+                self._lease = None
+
+
+def is_installed() -> bool:
+    """Say whether an embedded model can be served without anything from the network."""
+    return importlib.util.find_spec("xllamacpp") is not None and installed_model() is not None
+
+
+def installed_model(cache: Path | None = None) -> str | None:
+    """Return the name of the largest model whose weights are on this machine, or None."""
+    folder = _cache(cache)
+    return next((weights.name for weights in _weights.MODELS if _weights.is_present(weights, folder)), None)
+
+
+def shutdown_server(cache: Path | None = None) -> int:
+    """End this user's servers on this machine, in use or not; return how many were running.
+
+    Blocks for up to some seconds. A recorded process id that now belongs to another program is left alone.
+    """
+    ended = 0
+    for path in _servers(_cache(cache)).glob("*/"):
+        folder = ServerFolder(path)
+        with FileLock(folder.start_lock):
+            state = folder.read_state()
+            ended += state is not None and _end(folder, state.pid)
+            folder.clear_state()
+    return ended
+
+
+def _cache(cache: Path | None) -> Path:
+    return (cache or user_cache_path("reflexion")).absolute()
+
+
+def _servers(cache: Path) -> Path:
+    # A cache in a home that several machines or containers share holds one folder for each of them.
+    return cache / "servers" / (platform.node() or "localhost")
+
+
+def _running(folder: ServerFolder) -> ServerState | None:
+    """Return the recorded server if its process lives and answers to its key, else None."""
+    state = folder.read_state()
+    if state is None or not folder.is_ours(state.pid):
+        return None
+    address = urlsplit(state.url)
+    # Not an HTTP client that reads proxy settings: loopback is never behind a proxy.
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_HEALTH_TIMEOUT_S)
+    with suppress(OSError, http.client.HTTPException):
+        try:
+            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {state.api_key}"})
+            return state if connection.getresponse().status == http.HTTPStatus.OK else None
+        finally:
+            connection.close()
+    return None
+
+
+def _launch(folder: ServerFolder, command: list[str]) -> ServerState:
+    """Start the server and wait until it has written its state; the caller holds the start lock."""
+    dead = folder.read_state()
+    if dead is not None:
+        _end(folder, dead.pid)
+        folder.clear_state()
+    folder.log.unlink(missing_ok=True)
+    # To append, so that the server can empty a log that grows too long and go on at its start.
+    with folder.log.open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            cwd=folder.path,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    # The server outlives us, but if it ends first it must not stay as a zombie.
+    threading.Thread(target=process.wait, daemon=True).start()
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        state = folder.read_state()
+        if state is not None:
+            return state
+        if process.poll() is not None:
+            raise EmbeddedModelError(
+                f"the embedded model's server ended with code {process.returncode} while starting; "
+                f"its log is {folder.log}: {folder.log_tail()}"
+            )
+        time.sleep(_POLL_S)
+    process.kill()
+    raise EmbeddedModelError(
+        f"the embedded model's server was not ready after {START_TIMEOUT_S:.0f} s; its log is {folder.log}: "
+        f"{folder.log_tail()}"
+    )
+
+
+def _end(folder: ServerFolder, pid: int) -> bool:
+    """End the server of this folder if `pid` still is that; return whether it was."""
+    if not folder.is_ours(pid):
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if not folder.is_ours(pid):
+                return True
+            time.sleep(_POLL_S)
+    raise EmbeddedModelError(f"the embedded model's server (pid {pid}) does not end")
