@@ -30,14 +30,7 @@ POOL_SIZE: Final = 4
 
 async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
     """Open the database at `url`, creating the tables where missing; the stack closes it."""
-    try:
-        parameters: dict[str, Any] = {"connect_timeout": CONNECT_S, **conninfo_to_dict(url)}
-    except psycopg.ProgrammingError:
-        # The driver's own message quotes the part that it does not understand, which may be the password.
-        raise DatabaseError(
-            "the PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/database, "
-            "with special characters in the password percent-encoded"
-        ) from None
+    parameters = _read(url)
     shown = _display(parameters)
     try:
         locks = PostgresLocks(parameters)
@@ -64,6 +57,20 @@ async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
         return int(row["size"]) if row else 0
 
     return Persistence(shown, saver, store, locks, durable=True, _size=size)
+
+
+def _read(url: str) -> dict[str, Any]:
+    try:
+        # After the host an unencoded @ is the end of a password with a slash: the host is then no host.
+        if "@" not in url.partition("://")[2].partition("/")[2].partition("?")[0]:
+            return {"connect_timeout": CONNECT_S, **conninfo_to_dict(url)}
+    except psycopg.ProgrammingError:
+        # The driver's own message quotes the part that it does not understand, which may be the password.
+        pass
+    raise DatabaseError(
+        "the PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/database, "
+        "with special characters in the password percent-encoded"
+    )
 
 
 def _pool(parameters: dict[str, Any]) -> AsyncConnectionPool[AsyncConnection[DictRow]]:

@@ -1,0 +1,47 @@
+"""Fixtures that run a test over every database that reflexion knows."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A new database on the server that REFLEXION_TEST_POSTGRES names, dropped afterwards."""
+    server = os.environ.get(POSTGRES_VARIABLE)
+    if not server:
+        pytest.skip(
+            f"{POSTGRES_VARIABLE} names no PostgreSQL server (postgresql://user@127.0.0.1:port/database)"
+        )
+    import psycopg
+
+    name = f"reflexion_{uuid.uuid4().hex}"
+    base, _, _ = server.rpartition("/")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield f"{base}/{name}"
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'data' / 'reflexion.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def durable_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new, empty database that outlives the process."""
+    return request.getfixturevalue({"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param])
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new, empty database."""
+    if request.param == "memory":
+        return "memory://"
+    return request.getfixturevalue({"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param])
