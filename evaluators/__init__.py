@@ -1,1 +1,23 @@
-""""""
+"""How an attempt is scored: unit tests, comparison, any function, a model as critic."""
+
+from reflexion.evaluators.cascade import Cascade
+from reflexion.evaluators.critic import Critic
+from reflexion.evaluators.function import Function, as_evaluator
+from reflexion.evaluators.match import ExpectError, Match, read_expectation
+from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
+from reflexion.evaluators.unit_tests import UnitTests
+
+__all__ = [
+    "Attempt",
+    "Cascade",
+    "Critic",
+    "Evaluation",
+    "Evaluator",
+    "ExpectError",
+    "Function",
+    "Match",
+    "Task",
+    "UnitTests",
+    "as_evaluator",
+    "read_expectation",
+]

@@ -1,0 +1,64 @@
+"""Where models are and how to reach them: read once from the environment, never part of a run's state."""
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from reflexion.models.prices import Price
+
+OPENAI_URL = "https://api.openai.com/v1"
+_CHAT_PATH = "/chat/completions"
+
+
+def normalise_base_url(url: str) -> str:
+    """The base URL as clients need it: no trailing slash, no `/chat/completions`.
+
+    Raises:
+        ValueError: it is no http(s) URL, or has no path, which nearly always means a forgotten `/v1`.
+    """
+    stripped = url.strip().rstrip("/")
+    parts = urlsplit(stripped)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"base URL {url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
+    if stripped.endswith(_CHAT_PATH):
+        return stripped.removesuffix(_CHAT_PATH)
+    if not parts.path:
+        raise ValueError(
+            f"base URL {url!r} has no path; OpenAI-compatible endpoints mostly end in /v1: try {stripped}/v1, "
+            f"or give the full …{_CHAT_PATH} address"
+        )
+    return stripped
+
+
+class ConnectionSettings(BaseSettings):
+    """The endpoint and its key, from `REFLEXION_*` variables or `.env`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REFLEXION_", env_file=".env", extra="ignore", populate_by_name=True, frozen=True
+    )
+
+    base_url: Annotated[str, AfterValidator(lambda url: url and normalise_base_url(url))] = ""
+    """An OpenAI-compatible endpoint; empty for OpenAI itself where a key is set, else the embedded model."""
+
+    api_key: SecretStr = Field(
+        default=SecretStr(""), validation_alias=AliasChoices("REFLEXION_API_KEY", "OPENAI_API_KEY")
+    )
+
+    embedded_path: Path | None = None
+    """A GGUF file of your own for the embedded model."""
+
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    call_timeout_s: float = Field(default=300.0, gt=0)
+    """Seconds that one request may take in all, streaming included."""
+
+    max_retries: int = Field(default=3, ge=0, le=20)
+    """How often a request is repeated after a passing fault (rate limit, overload, timeout, connection)."""
+
+    max_retry_wait_s: float = Field(default=60.0, gt=0)
+    """Longest wait between two tries in seconds; a server that asks for more ends the call at once."""
+
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """Prices by model name, in USD per million tokens: `{"my-model": {"input": 0.1, "output": 0.4}}`."""

@@ -1,0 +1,93 @@
+"""Asks a model for a JSON object and makes the best of what comes back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from reflexion.models.client import ChatClient, Structure
+from reflexion.models.lenient_json import find_object
+from reflexion.models.meter import Meter
+from reflexion.models.replies import Reply
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """What was understood of a structured reply."""
+
+    value: T | None
+    """None where even the second reply could not be read."""
+
+    problem: str = ""
+    """Why not."""
+
+    raw: str = ""
+    """The last reply as it came."""
+
+
+async def ask_structured(
+    client: ChatClient,
+    messages: Sequence[BaseMessage],
+    meter: Meter,
+    structure: Structure,
+    parse: Callable[[Reply], T],
+    *,
+    temperature: float | None = None,
+) -> Read[T]:
+    """Ask, read, and ask at most once more, showing what was wrong.
+
+    Args:
+        client: the model.
+        messages: the prompt; it has to name the fields and the word JSON itself, since most endpoints do
+            not show the schema to the model.
+        meter: see `ChatClient.complete`.
+        structure: the JSON object to ask for.
+        parse: makes a value of the reply; raises ValueError with what is wrong.
+        temperature: see `ChatClient.complete`.
+
+    Raises:
+        ModelError: as `ChatClient.complete`.
+    """
+    prompt = list(messages)
+    reply = await client.complete(prompt, meter, temperature=temperature, structure=structure)
+    try:
+        return Read(_parsed(reply, parse), raw=reply.text)
+    except ValueError as error:
+        problem = str(error)
+    prompt += [AIMessage(reply.text or "(empty)"), HumanMessage(_AGAIN.format(problem=problem[:300]))]
+    reply = await client.complete(prompt, meter, temperature=temperature, structure=structure)
+    try:
+        return Read(_parsed(reply, parse), raw=reply.text)
+    except ValueError as error:
+        return Read(None, problem=str(error), raw=reply.text)
+
+
+_AGAIN = "That reply cannot be used: {problem}. Reply again with the complete JSON object and nothing else."
+
+
+def _parsed(reply: Reply, parse: Callable[[Reply], T]) -> T:
+    if reply.truncated:
+        raise ValueError("it was cut off at the output limit; be shorter")
+    return parse(reply)
+
+
+def object_of(reply: Reply) -> dict[str, Any]:
+    """The JSON object of a reply: the tool call's arguments, or what its text holds.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return find_object(reply.text) if reply.arguments is None else reply.arguments
+
+
+def strict_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    """A JSON schema of an object as strict endpoints want it."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
