@@ -17,7 +17,7 @@ class Reply:
     _: KW_ONLY
 
     status: int = 200
-    """HTTP status. From 400 up, without `body`, the answer is an OpenAI error object, `content` its message."""
+    """HTTP status. From 400 up, without `body`, OpenAI's error object is sent, with `content` as message."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     """Extra response headers; they replace the server's own of the same name."""
@@ -59,7 +59,7 @@ class Reply:
     """Close the connection in mid-answer: after this many SSE events, or bytes of a plain body."""
 
     stall_after: int | None = None
-    """Fall silent in mid-answer with the socket open: after this many SSE events, or bytes of a plain body."""
+    """Fall silent in mid-answer, socket open: after this many SSE events, or bytes of a plain body."""
 
     drip_s: float = 0.0
     """Seconds before each single byte of the body."""
