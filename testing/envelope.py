@@ -28,8 +28,7 @@ def render(reply: Reply, request: dict[str, Any], index: int) -> Response:
     return _plain(reply, _as_bytes(_completion(reply, request, index)), "application/json")
 
 
-def usage_of(reply: Reply, request: dict[str, Any]) -> dict[str, Any] | None:
-    """The usage object of `reply`: as scripted, or counted when it is "auto"; None stands for null."""
+def _usage(reply: Reply, request: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(reply.usage, str):
         return reply.usage
     message = _message(reply, request)
@@ -84,7 +83,7 @@ def _envelope(reply: Reply, request: dict[str, Any], index: int, kind: str) -> d
 def _completion(reply: Reply, request: dict[str, Any], index: int) -> dict[str, Any]:
     message = _message(reply, request)
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply, message)}
-    usage = {} if reply.usage == "missing" else {"usage": usage_of(reply, request)}
+    usage = {} if reply.usage == "missing" else {"usage": _usage(reply, request)}
     return {**_envelope(reply, request, index, "chat.completion"), "choices": [choice], **usage}
 
 
@@ -96,7 +95,7 @@ def _chunks(reply: Reply, request: dict[str, Any], index: int) -> Iterator[dict[
     place = ("final" if asked else "none") if reply.stream_usage == "asked" else reply.stream_usage
     if reply.usage == "missing":
         place = "none"
-    usage = usage_of(reply, request)
+    usage = _usage(reply, request)
 
     def chunk(delta: dict[str, Any], finish: str | None, value: dict[str, Any] | None) -> dict[str, Any]:
         choices = [{"index": 0, "delta": delta, "finish_reason": finish}]

@@ -34,6 +34,11 @@ class Recorded:
     index: int
     """0 for the server's first request."""
 
+    @property
+    def name(self) -> str:
+        """What scripts and holds know this request by: its model, or its path when it has none."""
+        return self.model or self.path
+
 
 class Playbook:
     """Replies by model name (or by path, for names that start with "/"), and rules that come before them.
@@ -74,13 +79,12 @@ class Playbook:
 
     def scripted(self, record: Recorded) -> Reply:
         """Take the next reply for this request; 404 when there is neither queue nor default."""
-        name = record.model or record.path
         try:
-            script = self._queues[name].popleft()
+            script = self._queues[record.name].popleft()
         except (KeyError, IndexError):
-            if name not in self._defaults:
+            if record.name not in self._defaults:
                 return _not_found(record)
-            script = self._defaults[name]
+            script = self._defaults[record.name]
         answer = script(record.body) if callable(script) else script
         return answer if isinstance(answer, Reply) else Reply(answer)
 

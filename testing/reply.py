@@ -35,7 +35,8 @@ class Reply:
     """Tool calls in OpenAI's form; `Reply.tool` builds one."""
 
     usage: dict[str, Any] | Literal["auto", "missing"] | None = "auto"
-    """Counted with `count_tokens` when "auto", no such key when "missing", null for None, a dict as it is."""
+    """"auto" counts by `prompt_tokens` and, over content, refusal and tool arguments, by `count_tokens`;
+    "missing" leaves the key out; None sends null; a dict goes as it is."""
 
     cached_tokens: int | None = None
     """With `usage="auto"`: how many of the prompt tokens were cached."""

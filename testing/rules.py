@@ -12,7 +12,7 @@ Predicate: TypeAlias = Callable[[dict[str, Any]], bool]
 """Whether a request's body is to be refused."""
 
 _ABSENT = object()
-_EXPRESSION = re.compile(r"(?P<path>[\w.]+)(?:(?P<operator>!=|=|>)(?P<value>.+))?")
+_EXPRESSION = re.compile(r"(?P<path>[\w.]+)(?:\s*(?P<operator>!=|=|>)\s*(?P<value>.+))?")
 
 
 @dataclass(frozen=True)

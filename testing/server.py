@@ -33,7 +33,7 @@ class FakeOpenAI:
         self._gates: dict[str, asyncio.Event] = {}
         self._arrivals = asyncio.Condition()
         self._records: list[Recorded] = []
-        self._in_flight = 0
+        self._in_flight: set[Connection] = set()
         self._peak = 0
 
     def script(self, model: str, *replies: Script) -> None:
@@ -79,8 +79,8 @@ class FakeOpenAI:
         return list(self._records)
 
     def requests_for(self, model: str) -> list[Recorded]:
-        """The requests of one model, or of one path."""
-        return [record for record in self.requests if model in {record.model, record.path}]
+        """The requests of one model; for a name that starts with "/", of one path."""
+        return [record for record in self.requests if record.name == model]
 
     @property
     def count(self) -> int:
@@ -99,7 +99,9 @@ class FakeOpenAI:
             TimeoutError: they did not arrive within `timeout_s` seconds.
             RuntimeError: the server is not running.
         """
-        return self._listener.submit(lambda: self._arrived(model, count, timeout_s)).result()
+        arrived = self._listener.submit(lambda: self._arrived(model, count, timeout_s))
+        # The second limit is for a server whose loop is busy, for example with a script that blocks.
+        return arrived.result(2 * timeout_s + 1)
 
     async def wait_for_async(self, model: str, count: int = 1, *, timeout_s: float = 10.0) -> list[Recorded]:
         """`wait_for` for callers that have an event loop to keep going."""
@@ -142,8 +144,9 @@ class FakeOpenAI:
         await asyncio.to_thread(self.close)
 
     async def _answer(self, connection: Connection, request: Request) -> bool:
-        self._in_flight += 1
-        self._peak = max(self._peak, self._in_flight)
+        self._in_flight.add(connection)
+        # A client may give up one request and send the next before the end of the first has been worked off.
+        self._peak = max(self._peak, sum(not waiting.has_left for waiting in self._in_flight))
         try:
             record = await self._record(request)
             async with asyncio.timeout(self._patience_s):
@@ -151,7 +154,7 @@ class FakeOpenAI:
         except (TimeoutError, ConnectionError):
             return False
         finally:
-            self._in_flight -= 1
+            self._in_flight.discard(connection)
 
     async def _record(self, request: Request) -> Recorded:
         body = _json_object(request.raw)
@@ -174,8 +177,12 @@ class FakeOpenAI:
         try:
             reply = self._playbook.unscripted(record)
             if reply is None:
-                if gate := self._gates.get(record.model):
+                if gate := self._gates.get(record.name):
                     await gate.wait()
+                    # The end of a client that died before the release is heard in this round of the loop.
+                    await asyncio.sleep(0)
+                    if connection.has_left:
+                        return False
                 reply = self._playbook.scripted(record)
             response = render(reply, record.body, record.index)
         except Exception as error:  # noqa: BLE001 - a test's own predicate or script failed: let the test see it

@@ -40,7 +40,7 @@ class Response:
     """Seconds before each byte of the body; 0 sends frame by frame."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Connection:
     """One client's socket. Everything that is read passes through one buffer, so watching loses no byte."""
 
@@ -63,6 +63,11 @@ class Connection:
         except (EOFError, ValueError):
             return None
         return Request(method, path, headers, raw)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the client's side is closed, as far as the loop has heard."""
+        return self.reader.at_eof() or self.reader.exception() is not None
 
     async def left(self) -> None:
         """Return as soon as the client closes its side; bytes that come before stay in the buffer."""

@@ -27,6 +27,17 @@ async def test_peak_concurrency_is_what_the_client_allowed(server, client):
     assert (server.peak_concurrency, server.count) == (3, 30)
 
 
+async def test_a_request_given_up_is_no_longer_counted(server, client):
+    server.script("m", *[Reply(hang=True), "x"] * 10)
+    for _ in range(10):
+        call = asyncio.create_task(client.chat.completions.create(model="m", messages=ASK))
+        await server.wait_for_async("m", server.count + 1)
+        call.cancel()
+        await asyncio.wait({call})
+        await client.chat.completions.create(model="m", messages=ASK)
+    assert (server.peak_concurrency, server.count) == (1, 20)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_peak_concurrency_of_one_thread_is_one(stream):
     with FakeOpenAI() as server:

@@ -33,7 +33,7 @@ STRICT_TOOL = {
         ("max_tokens", {"max_tokens": None}, {"max_completion_tokens": 5}),
         ("max_tokens>16384", {"max_tokens": 20_000}, {"max_tokens": 16_384}),
         ("temperature!=1", {"temperature": 0}, {"temperature": 1.0}),
-        ("temperature!=1", {"temperature": 0.2}, {}),
+        ("temperature != 1", {"temperature": 0.2}, {}),
         ("strict schema with default", json_schema(properties={"a": {"default": 1}}), json_schema()),
         ("strict schema without additionalProperties", json_schema(), json_schema(**CLOSED)),
         ("strict schema without additionalProperties", {"tools": [STRICT_TOOL]}, {"tools": [TOOL]}),
