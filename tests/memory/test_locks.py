@@ -3,10 +3,13 @@
 import asyncio
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from reflexion.memory.locks import FileLocks, ThreadBusy
+from filelock import FileLock
+from reflexion.memory.locks import FileLocks, ThreadBusy, _acquire, _remove
 from reflexion.memory.persistence import open_persistence
 
 HOLDER = """
@@ -90,12 +93,14 @@ async def test_cancelling_at_any_moment_leaves_nothing_held(database_url):
         async with database.locks.hold("t", wait_s=10):
             await asyncio.sleep(0.001)
 
-    async with open_persistence(database_url) as database:
+    async with open_persistence(database_url) as database, open_persistence(database_url) as other:
         for round_number in range(40):
             task = asyncio.create_task(work())
             await asyncio.sleep(round_number / 10_000)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            async with other.locks.hold("t"):
+                pass
             async with database.locks.hold("t"):
                 pass
 
@@ -156,6 +161,29 @@ async def test_no_two_processes_are_ever_inside_at_once(durable_url, tmp_path):
         for _ in range(3)
     ]
     assert [await taker.wait() for taker in takers] == [0, 0, 0]
+
+
+def test_removing_a_lock_file_never_lets_two_in(tmp_path):
+    inside = threading.Lock()
+    overlaps = []
+
+    def take() -> None:
+        for _ in range(1000):
+            lock = FileLock(tmp_path / "t.lock", thread_local=False)
+            if _acquire(lock):
+                if inside.acquire(blocking=False):
+                    time.sleep(0)
+                    inside.release()
+                else:
+                    overlaps.append(lock)
+                _remove(lock)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlaps == []
 
 
 async def test_lock_files_do_not_pile_up(tmp_path):
