@@ -19,8 +19,8 @@ from .shared import ServerFolder, ServerState
 SLOTS = 2
 """Requests served at once. More bring no throughput; with one, a short call waits behind a long one."""
 CONTEXT_TOKENS = 4096
-"""Per slot, prompt and reply together. A task with tests, a lesson and a plan is under 2,000 tokens; reading a full
-window takes two cores most of a minute. Costs 12 kB (0.5B) or 28 kB (1.5B) of memory a token."""
+"""Per slot, prompt and reply together. A task with tests, a lesson and a plan is under 2,000 tokens, and two
+cores read a full window for half a minute. Costs 12 kB (0.5B) or 28 kB (1.5B) of memory a token."""
 PROMPT_CACHE_MIB = 256
 LOG_LIMIT_BYTES = 1 << 20
 

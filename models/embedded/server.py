@@ -42,9 +42,9 @@ class LocalServer:
 class EmbeddedModel:
     """This process's hold on the server; one for each process is enough.
 
-    `model` is one of the names in `weights.MODELS` (default: the largest installed one); `path` is a user's own
-    GGUF file instead. `cache` is the folder for weights and servers (default: the user's cache folder). A server
-    that is started from here ends itself after `idle_s` seconds in which nobody used it.
+    `model` is one of the names in `weights.MODELS` (default: the largest installed one); `path` is a user's
+    own GGUF file instead. `cache` is the folder for weights and servers (default: the user's cache folder).
+    A server started from here ends itself after `idle_s` seconds in which nobody used it.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class EmbeddedModel:
         return file.stem, ServerFolder(servers / f"{file.stem}-{identity[:12]}")
 
     def _command(self, model: str, folder: ServerFolder) -> list[str]:
-        if importlib.util.find_spec("xllamacpp") is None:
+        if not _has_llama():
             raise EmbeddedModelError(f"llama.cpp is not installed; {_weights.ADVICE}")
         if self._path is None:
             file = _weights.ensure(_weights.by_name(model), _cache(self._cache))
@@ -127,7 +127,7 @@ class EmbeddedModel:
 
 def is_installed() -> bool:
     """Say whether an embedded model can be served without anything from the network."""
-    return importlib.util.find_spec("xllamacpp") is not None and installed_model() is not None
+    return _has_llama() and installed_model() is not None
 
 
 def installed_model(cache: Path | None = None) -> str | None:
@@ -149,6 +149,10 @@ def shutdown_server(cache: Path | None = None) -> int:
             ended += state is not None and _end(folder, state.pid)
             folder.clear_state()
     return ended
+
+
+def _has_llama() -> bool:
+    return importlib.util.find_spec("xllamacpp") is not None
 
 
 def _cache(cache: Path | None) -> Path:

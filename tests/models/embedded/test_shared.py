@@ -1,0 +1,116 @@
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+from reflexion.models.embedded import shutdown_server
+from reflexion.models.embedded.serve import thread_count
+from reflexion.models.embedded.server import _servers
+from reflexion.models.embedded.shared import ServerFolder, ServerState
+
+HOLDER = """
+import sys
+from pathlib import Path
+from reflexion.models.embedded.shared import ServerFolder
+ServerFolder(Path(sys.argv[1])).take_lease()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path) -> ServerFolder:
+    folder = ServerFolder(_servers(tmp_path) / "tiny")
+    folder.create()
+    return folder
+
+
+@pytest.fixture
+def sleeper():
+    """A foreign process."""
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield process
+    process.stdin.close()
+    process.wait(timeout=30)
+
+
+def state(pid: int) -> ServerState:
+    return ServerState(url="http://127.0.0.1:9", pid=pid, api_key="secret", model="tiny", started=1.0)
+
+
+def test_the_state_is_for_this_user_only(folder):
+    folder.write_state(state(7))
+    assert folder.read_state() == state(7)
+    (file,) = folder.path.glob("state*")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": "http://127.0.0.1:9"}', '{"other": 1}'])
+def test_a_state_that_cannot_be_read_is_none(folder, text):
+    folder.write_state(state(7))
+    (file,) = folder.path.glob("state*")
+    file.write_text(text)
+    assert folder.read_state() is None
+
+
+def test_clients_share_the_lease_and_the_server_waits_for_the_last(folder):
+    first, second = folder.take_lease(), folder.take_lease()
+    assert folder.take_lease_alone() is None
+    os.close(first)
+    assert folder.take_lease_alone() is None
+    os.close(second)
+    alone = folder.take_lease_alone()
+    assert alone is not None
+    os.close(alone)
+
+
+def test_the_lease_dies_with_a_killed_client(folder):
+    client = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert client.stdout.readline() == "held\n"
+    assert folder.take_lease_alone() is None
+    client.send_signal(signal.SIGKILL)
+    client.communicate(timeout=30)
+    alone = folder.take_lease_alone()
+    assert alone is not None
+    os.close(alone)
+
+
+def test_only_the_command_of_this_very_folder_is_ours(folder, tmp_path):
+    def run(path: str) -> subprocess.Popen[bytes]:
+        mark = ["-m", "reflexion.models.embedded.serve", "--folder", path, "--weights", "x"]
+        return subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()", *mark], stdin=subprocess.PIPE
+        )
+
+    ours, others = run(str(folder.path)), run(f"{folder.path}-2")
+    try:
+        assert folder.is_ours(ours.pid)
+        assert not folder.is_ours(others.pid)
+    finally:
+        for process in (ours, others):
+            process.communicate(timeout=30)
+    assert not folder.is_ours(ours.pid)
+
+
+def test_shutdown_leaves_a_foreign_process_alone(folder, sleeper, tmp_path):
+    folder.write_state(state(sleeper.pid))
+    assert shutdown_server(tmp_path) == 0
+    assert sleeper.poll() is None
+    assert folder.read_state() is None
+
+
+def test_shutdown_without_any_server_ends_nothing(tmp_path):
+    assert shutdown_server(tmp_path / "nothing") == 0
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 2), (3, 2), (8, 7)])
+def test_one_core_stays_free_where_there_are_more_than_two(cores, threads):
+    assert thread_count(cores) == threads
