@@ -76,7 +76,7 @@ def _finish_reason(reply: Reply, message: dict[str, Any]) -> str | None:
 
 
 def _envelope(reply: Reply, request: dict[str, Any], index: int, kind: str) -> dict[str, Any]:
-    model = request["model"] if reply.model is None else reply.model
+    model = request.get("model", "") if reply.model is None else reply.model
     return {"id": f"chatcmpl-{index}", "object": kind, "created": _CREATED, "model": model}
 
 

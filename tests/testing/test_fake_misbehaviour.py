@@ -131,7 +131,7 @@ async def test_a_key_is_checked_when_one_is_given(key):
 
 
 async def test_other_paths_are_404_unless_scripted(server):
-    server.script("/runs/batch", Reply(status=403), Reply(body={"ok": True}))
+    server.script("/runs/batch", Reply(status=403), Reply(body={"ok": True}), "words")
     root = server.base_url.removesuffix("/v1")
     async with httpx.AsyncClient(base_url=root) as http:
 
@@ -142,8 +142,9 @@ async def test_other_paths_are_404_unless_scripted(server):
         assert (await http.post("/v1/v1/chat/completions", json={"model": "m"})).json()["error"]
         assert (await http.post("/runs/batch", content=upload())).status_code == 403
         assert (await http.post("/runs/batch")).json() == {"ok": True}
+        assert (await http.post("/runs/batch")).json()["choices"][0]["message"]["content"] == "words"
         assert (await http.post("/v1/chat/completions", content=b"{")).status_code == 400
-    assert [seen.raw for seen in server.requests_for("/runs/batch")] == [b"not json", b""]
+    assert [seen.raw for seen in server.requests_for("/runs/batch")] == [b"not json", b"", b""]
 
 
 async def test_a_faulty_script_is_a_failure_that_names_itself(server, client):
