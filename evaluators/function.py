@@ -18,7 +18,7 @@ class Function:
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = str(name or getattr(function, "__name__", type(function).__name__))
         self._function = function
         self._parameters = _parameters(function)
 

@@ -11,7 +11,10 @@ from typing import Any
 from reflexion.evaluators.records import Attempt, Evaluation, Task
 from reflexion.evaluators.scores import ScoreError
 
-_FINAL = re.compile(r"^[\s*_#>-]*(?:final\s+answer|answer|antwort)\s*[:=]?[*_]*\s*[:=]\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_FINAL = re.compile(
+    r"^[\s*_#>-]*(?:final\s+answer|answer|antwort)\s*[:=]?[*_]*\s*[:=]\s*(.+?)\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _NUMBER = re.compile(r"[-+−]?\d[\d,  ]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+−]?\.\d+")
 _FENCE = re.compile(r"```[\w-]*\s*\n(.*?)```", re.DOTALL)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base.batch import AsyncBatchedBaseStore
+
 from reflexion.memory.locks import uninterrupted
 
 CLOSE_S: Final = 10.0

@@ -23,8 +23,7 @@ class ThreadBusy(RuntimeError):  # noqa: N818 - a state that callers expect, not
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
-            f"thread {thread_id!r} is busy: another run is working on it; "
-            "wait for it (wait_s), or use another thread"
+            f"thread {thread_id!r} is busy: another run is working on it; wait for it (wait_s), or use another thread"
         )
         self.thread_id = thread_id
 

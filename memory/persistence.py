@@ -9,6 +9,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
+
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
@@ -80,6 +81,4 @@ def _open_memory() -> Persistence:
     async def no_size() -> None:
         return None
 
-    return Persistence(
-        "memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), durable=False, _size=no_size
-    )
+    return Persistence("memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), durable=False, _size=no_size)

@@ -14,6 +14,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
+
 from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
@@ -171,9 +172,7 @@ class PostgresLocks(PollingLocks):
             await connection.execute(f"SET tcp_keepalives_{setting} = {value}")
         for thread_id in self._held:
             if not await _try_lock(connection, thread_id):
-                log.warning(
-                    "thread %r: its lock was lost with the connection, and another run took it", thread_id
-                )
+                log.warning("thread %r: its lock was lost with the connection, and another run took it", thread_id)
         return connection
 
 
@@ -186,7 +185,5 @@ async def _try_lock(connection: AsyncConnection[Any], thread_id: str) -> bool:
 
 def _key(thread_id: str) -> int:
     # Hashed here rather than by the server's hashtextextended, which takes neither NUL nor a lone surrogate.
-    digest = hashlib.blake2b(
-        f"reflexion {thread_id}".encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
+    digest = hashlib.blake2b(f"reflexion {thread_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)

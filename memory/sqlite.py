@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite.aio import AsyncSqliteStore
+
 from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
 from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
 from reflexion.memory.persistence import DatabaseError, Persistence
@@ -42,8 +43,7 @@ async def open_sqlite(file: str, stack: AsyncExitStack) -> Persistence:
             await store.setup()
     except ThreadBusy:
         raise DatabaseError(
-            f"another process has been setting up the SQLite file {path} for {BUSY_S:.0f} s: "
-            "end it, then try again"
+            f"another process has been setting up the SQLite file {path} for {BUSY_S:.0f} s: end it, then try again"
         ) from None
     except (OSError, sqlite3.Error) as error:
         raise await asyncio.to_thread(_explain, file, error) from error
@@ -71,9 +71,7 @@ def _create(path: Path) -> None:
 
 
 @asynccontextmanager
-async def _connection(
-    path: Path, isolation_level: Literal["DEFERRED"] | None
-) -> AsyncIterator[aiosqlite.Connection]:
+async def _connection(path: Path, isolation_level: Literal["DEFERRED"] | None) -> AsyncIterator[aiosqlite.Connection]:
     async with aiosqlite.connect(path, timeout=BUSY_S, isolation_level=isolation_level) as connection:
         # In WAL mode nothing committed is lost when the process is killed; when the power fails the last
         # transactions may be, but the file stays sound.
@@ -92,9 +90,7 @@ def _explain(file: str, error: Exception) -> DatabaseError:
     if path.is_dir():
         return DatabaseError(f"{path} is a folder, not an SQLite file: name a file in it")
     if blocker:
-        return DatabaseError(
-            f"{path} cannot be an SQLite file: {blocker} is a file, not a folder; choose another path"
-        )
+        return DatabaseError(f"{path} cannot be an SQLite file: {blocker} is a file, not a folder; choose another path")
     if "not a database" in str(error):
         return DatabaseError(f"{path} exists but is no SQLite database: move it away, or choose another path")
     if "malformed" in str(error):

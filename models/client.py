@@ -212,8 +212,6 @@ class ChatClient:
         whole: AIMessageChunk | None = None
         usage = None
         async for chunk in model.astream(list(messages), config, **wire):
-            if not isinstance(chunk, AIMessageChunk):
-                continue
             # Some servers repeat a running total in every chunk: the last one counts, not their sum.
             usage = chunk.usage_metadata or usage
             whole = chunk if whole is None else whole + chunk
@@ -239,7 +237,10 @@ class ChatClient:
         spec = {"name": structure.name, "strict": True}
         match self.capabilities.rung:
             case "json_schema":
-                wire["response_format"] = {"type": "json_schema", "json_schema": spec | {"schema": structure.schema}}
+                wire["response_format"] = {
+                    "type": "json_schema",
+                    "json_schema": spec | {"schema": structure.schema},
+                }
             case "tool":
                 function = spec | {"parameters": structure.schema}
                 wire["tools"] = [{"type": "function", "function": function}]

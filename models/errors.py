@@ -6,6 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 ErrorKind = Literal[
+    "actor_failed",
     "auth",
     "bad_request",
     "billing",
@@ -20,9 +21,7 @@ ErrorKind = Literal[
     "timeout",
 ]
 
-RETRYABLE: frozenset[ErrorKind] = frozenset(
-    {"connection", "invalid_reply", "overloaded", "rate_limit", "timeout"}
-)
+RETRYABLE: frozenset[ErrorKind] = frozenset({"connection", "invalid_reply", "overloaded", "rate_limit", "timeout"})
 CONFIGURATION: frozenset[ErrorKind] = frozenset({"auth", "bad_request", "not_found"})
 """Kinds that a change of the settings mends, and waiting does not."""
 
@@ -91,7 +90,9 @@ def classify(error: Exception, *, url: str) -> ModelError:
     if type(error).__module__.split(".")[0] in {"httpx", "httpx2", "httpcore", "httpcore2"}:
         return ModelError("connection", f"the connection to {url} broke: {scrub(str(error)) or type(error).__name__}")
     if isinstance(error, ValueError | TypeError | KeyError | AttributeError):
-        return ModelError("invalid_reply", f"{url} sent something that is no chat completion: {scrub(str(error))[:300]}")
+        return ModelError(
+            "invalid_reply", f"{url} sent something that is no chat completion: {scrub(str(error))[:300]}"
+        )
     raise error
 
 

@@ -61,9 +61,7 @@ class Prices:
             )
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - its data takes 0.1 s to load
 
-        usage = Usage(
-            input_tokens=prompt_tokens, output_tokens=completion_tokens, cache_read_tokens=cached_tokens
-        )
+        usage = Usage(input_tokens=prompt_tokens, output_tokens=completion_tokens, cache_read_tokens=cached_tokens)
         try:
             return calc_price(usage, model_ref=model, provider_api_url=base_url).total_price
         except LookupError:

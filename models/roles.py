@@ -10,7 +10,8 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 from reflexion.models.client import ChatClient, Policy
-from reflexion.models.embedded import EmbeddedModel, installed_model
+from reflexion.models.embedded import EmbeddedModel, EmbeddedModelError, installed_model
+from reflexion.models.errors import ModelError
 from reflexion.models.prices import FREE, Prices
 from reflexion.models.settings import OPENAI_URL, ConnectionSettings
 
@@ -43,9 +44,11 @@ class Models:
         """
         self.connection = connection or ConnectionSettings()
         self._own: Mapping[Role, BaseChatModel] = (
-            own if isinstance(own, Mapping) else {role: own for role in ROLES} if own is not None else {}
+            own if isinstance(own, Mapping) else dict.fromkeys(ROLES, own) if own is not None else {}
         )
         self._prices = Prices(self.connection.prices)
+        # Looked up here and not where it is needed, since that is inside an event loop.
+        self._embedded_name = installed_model() or "embedded model"
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
 
     def client(self, role: Role, name: str | None = None) -> ChatClient:
@@ -125,12 +128,15 @@ class Models:
     def _embedded_client(self, name: str | None, opened: "_Opened") -> ChatClient:
         path = Path(name) if name and name.endswith(".gguf") else self.connection.embedded_path
         known = name if name and name.startswith(EMBEDDED_PREFIX) else None
-        shown = path.name if path else known or installed_model() or "embedded"
+        shown = path.name if path else known or self._embedded_name
         embedded = EmbeddedModel(known, path)
         opened.closers.append(embedded.stop)
 
         async def connect() -> BaseChatModel:
-            server = await embedded.start()
+            try:
+                server = await embedded.start()
+            except EmbeddedModelError as error:
+                raise ModelError("not_found", str(error)) from error
             return await self._chat_openai(opened, server.base_url, server.api_key, server.model)
 
         return ChatClient(
@@ -159,13 +165,14 @@ class _Opened:
 def _build_chat_openai(
     connection: ConnectionSettings, base_url: str, key: str, name: str
 ) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-    """A ChatOpenAI with an HTTP client of its own, since a shared one breaks in a second event loop."""
+    """A chat model with an HTTP client of its own, since a shared one breaks in a second event loop."""
     import openai  # noqa: PLC0415 - these two take seconds to import
-    from langchain_openai import ChatOpenAI  # noqa: PLC0415
+
+    from reflexion.models.chat_openai import RefusingChatOpenAI  # noqa: PLC0415
 
     timeout = openai.Timeout(connection.call_timeout_s, connect=connection.connect_timeout_s)
     http: Any = openai.DefaultAsyncHttpxClient(base_url=base_url, timeout=timeout)
-    model = ChatOpenAI(
+    model = RefusingChatOpenAI(
         model=name,
         base_url=base_url,
         api_key=SecretStr(key),
@@ -175,4 +182,3 @@ def _build_chat_openai(
         stream_usage=True,
     )
     return model, http.aclose
-

@@ -89,7 +89,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 def _read(role: str, lang: Language, folder: Path | None) -> Prompt:
     places = [folder / lang, folder] if folder else []
     path = next(
-        (place / f"{role}.md" for place in [*places, _BUILT_IN / lang] if (place / f"{role}.md").is_file()), None
+        (place / f"{role}.md" for place in [*places, _BUILT_IN / lang] if (place / f"{role}.md").is_file()),
+        None,
     )
     if path is None:
         raise PromptError(f"there is no prompt {role}.md for language {lang!r}")

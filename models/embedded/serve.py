@@ -21,8 +21,11 @@ SLOTS = 2
 CONTEXT_TOKENS = 4096
 """Per slot, prompt and reply together. A task with tests, a lesson and a plan is under 2,000 tokens, and two
 cores read a full window for half a minute. Costs 12 kB (0.5B) or 28 kB (1.5B) of memory a token."""
+CONNECTIONS = 64
+"""A request holds an HTTP thread while it waits for a slot, so fewer would keep cancelled ones waiting unseen."""
 PROMPT_CACHE_MIB = 256
 LOG_LIMIT_BYTES = 1 << 20
+_TICK_S = 0.5
 
 
 def thread_count(cores: int) -> int:
@@ -71,6 +74,7 @@ def _load(weights: Path, model: str, key: str) -> Any:
     params.api_keys = [key]
     params.ui = False
     params.endpoint_metrics = True
+    params.n_threads_http = CONNECTIONS
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * CONTEXT_TOKENS
     params.cache_ram_mib = PROMPT_CACHE_MIB
@@ -92,7 +96,7 @@ def _serve_until_idle(server: Any, folder: ServerFolder, idle_s: float) -> None:
     seen = ""
     idle_since = time.monotonic()
     while True:
-        time.sleep(min(1.0, idle_s / 4))
+        time.sleep(_TICK_S)
         _bound_log()
         lease = folder.take_lease_alone()
         state = folder.read_state()

@@ -2,11 +2,11 @@
 
 import asyncio
 import hashlib
-import http.client
 import importlib.util
 import os
 import platform
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -24,7 +24,7 @@ from .shared import ServerFolder, ServerState
 
 START_TIMEOUT_S = 180.0
 """Loading takes seconds; a busy machine with a cold disk may need minutes."""
-_HEALTH_TIMEOUT_S = 15.0
+_CONNECT_TIMEOUT_S = 5.0
 _END_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 
@@ -68,7 +68,7 @@ class EmbeddedModel:
         self._lock = threading.Lock()
 
     async def start(self) -> LocalServer:
-        """Return the running server; start it where there is none or it no longer answers.
+        """Return the running server; start it where there is none.
 
         Safe to call at any time, concurrently, and from several processes. The first call takes some seconds.
         Raises `EmbeddedModelError` if weights or llama.cpp are not installed or the server does not come up.
@@ -88,15 +88,22 @@ class EmbeddedModel:
             if self._place is None:
                 self._place = self._choose()
             model, folder = self._place
-            folder.create()
-            if self._lease is None:
-                self._lease = folder.take_lease()
-            state = _running(folder)
-            if state is None:
-                with FileLock(folder.start_lock):
-                    # Another process may have started it while we waited for the lock.
-                    state = _running(folder) or _launch(folder, self._command(model, folder))
-            return LocalServer(base_url=f"{state.url}/v1", api_key=state.api_key, model=state.model)
+            try:
+                state = self._join_or_launch(model, folder)
+            except OSError as error:
+                raise EmbeddedModelError(f"cannot run the embedded model in {folder.path}: {error}") from error
+        return LocalServer(base_url=f"{state.url}/v1", api_key=state.api_key, model=state.model)
+
+    def _join_or_launch(self, model: str, folder: ServerFolder) -> ServerState:
+        folder.create()
+        # Before looking: a server that we hold cannot end itself between the look and the first request.
+        if self._lease is None:
+            self._lease = folder.take_lease()
+        if state := _running(folder):
+            return state
+        with FileLock(folder.start_lock):
+            # Another process may have started it while we waited for the lock.
+            return _running(folder) or _launch(folder, self._command(model, folder))
 
     def _choose(self) -> tuple[str, ServerFolder]:
         """Return the model's name and the folder where its server is met."""
@@ -165,20 +172,22 @@ def _servers(cache: Path) -> Path:
 
 
 def _running(folder: ServerFolder) -> ServerState | None:
-    """Return the recorded server if its process lives and answers to its key, else None."""
+    """Return the recorded server if its process lives and listens, else None.
+
+    It need not answer: with many requests waiting, every HTTP thread is taken for minutes, and to end a server
+    that is only busy would break the work of all its clients.
+    """
     state = folder.read_state()
     if state is None or not folder.is_ours(state.pid):
         return None
     address = urlsplit(state.url)
-    # Not an HTTP client that reads proxy settings: loopback is never behind a proxy.
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_HEALTH_TIMEOUT_S)
-    with suppress(OSError, http.client.HTTPException):
-        try:
-            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {state.api_key}"})
-            return state if connection.getresponse().status == http.HTTPStatus.OK else None
-        finally:
-            connection.close()
-    return None
+    try:
+        socket.create_connection((address.hostname, address.port), timeout=_CONNECT_TIMEOUT_S).close()
+    except TimeoutError:
+        return state
+    except OSError:
+        return None
+    return state
 
 
 def _launch(folder: ServerFolder, command: list[str]) -> ServerState:

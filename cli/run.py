@@ -1,0 +1,116 @@
+"""`reflexion run`."""
+
+import asyncio
+import json
+import signal
+import sys
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
+from reflexion.cli.view import Progress, print_summary
+from reflexion.graphs import ConfigurationError, Reflexion, Result, open_reflexion
+from reflexion.graphs.installation import read_installation
+from reflexion.nodes import make_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asks for."""
+
+    task: str | None
+    tests: Path | None
+    expect: str | None
+    criteria: list[str]
+    thread: str | None
+    wait_s: float
+    settings: dict[str, Any]
+    installation: dict[str, Any]
+    as_json: bool
+    quiet: bool
+
+
+def run_task(request: Request) -> int:
+    """Run the task and print what came of it; returns the exit code."""
+    result = asyncio.run(_run(request))
+    if request.as_json:
+        print(json.dumps(result.as_json(), ensure_ascii=False, indent=2))  # noqa: T201
+    else:
+        print(result.answer)  # noqa: T201
+        if not request.quiet:
+            print_summary(result, Console())
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """0 passed, 1 not passed, 2 the settings are wrong, 3 the model could not be reached, 130 interrupted."""
+    if result.passed:
+        return PASSED
+    if result.misconfigured:
+        return WRONG_USE
+    return {"model_error": UNREACHABLE, "cancelled": INTERRUPTED}.get(result.stop_reason, NOT_PASSED)
+
+
+async def _run(request: Request) -> Result:
+    arguments: dict[str, Any] = {
+        "task": sys.stdin.read() if request.task == "-" else request.task,
+        "tests": _read_tests(request.tests),
+        "expect": request.expect,
+        "criteria": request.criteria,
+        "thread": request.thread,
+        "wait_s": request.wait_s,
+    }
+    if request.task is None and request.thread is None:
+        raise ConfigurationError("no task: reflexion run TASK, or --thread NAME to go on with what was broken off")
+    installation = read_installation(**request.installation)
+    agent = open_reflexion(
+        make_settings(**request.settings),
+        connection=installation,
+        database_url=installation.database_url,
+        prompts=installation.prompts,
+    )
+    async with agent:
+        progress = Progress(Console(stderr=True), shown=not request.quiet, live=not request.as_json)
+        progress.notice(agent, installation)
+        return await _watched(agent, arguments, progress)
+
+
+async def _watched(agent: Reflexion, arguments: dict[str, Any], progress: Progress) -> Result:
+    """Show the events; the first interrupt ends the run with its best attempt."""
+    result: Result | None = None
+    events = agent.stream(**arguments, stream=progress.live)
+    async with aclosing(events):
+        async for event in events:
+            if event["event"] == "started":
+                _cancel_on_interrupt(agent, event["thread_id"])
+            if event["event"] == "result":
+                result = event["result"]
+            progress.show(event)
+    assert result is not None
+    return result
+
+
+def _cancel_on_interrupt(agent: Reflexion, thread: str) -> None:
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        loop.remove_signal_handler(signal.SIGINT)  # a second one ends the program at once
+        loop.create_task(agent.cancel(thread))  # noqa: RUF006 - the loop lives as long as the run
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+
+
+def _read_tests(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--tests {path}: cannot be read: {error}") from error
+    if not text.strip():
+        raise ConfigurationError(f"--tests {path}: is empty")
+    return text

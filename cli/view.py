@@ -1,0 +1,125 @@
+"""What a run looks like in a terminal."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from reflexion.graphs import Reflexion, Result
+from reflexion.models import ConnectionSettings
+
+
+class Progress:
+    """Shows events as they happen, on stderr; says nothing where that is no terminal."""
+
+    def __init__(self, console: Console, *, shown: bool, live: bool) -> None:
+        self._console = console
+        self._shown = shown
+        self._in_text = False
+        self.live = live and shown and console.is_terminal
+        """Whether the answer is to be streamed."""
+
+    def notice(self, agent: Reflexion, connection: ConnectionSettings) -> None:
+        """Say what the user might not expect; shown without a terminal as well."""
+        if not self._shown:
+            return
+        if not connection.base_url and agent.uses_embedded_model:
+            self._say("no endpoint is configured: the embedded model serves (set REFLEXION_BASE_URL for another)")
+        if not agent.persistence.durable:
+            self._say(f"{agent.persistence.url}: nothing will be remembered when this command ends")
+
+    def show(self, event: dict[str, Any]) -> None:
+        """Show one event."""
+        if self._shown and self._console.is_terminal:
+            getattr(self, f"_{event['event']}", lambda _: None)(event)
+
+    def _say(self, text: str, style: str = "dim") -> None:
+        if self._in_text:
+            self._console.print()
+            self._in_text = False
+        self._console.print(Text(text, style=style), highlight=False)
+
+    def _started(self, event: dict[str, Any]) -> None:
+        verb = "goes on" if event["resumed"] else "starts"
+        self._say(f"thread {event['thread_id']} {verb}")
+
+    def _recalled(self, event: dict[str, Any]) -> None:
+        self._say(f"recalled ({event['similarity']:.2f}): {event['text']}", "cyan")
+
+    def _attempt_started(self, event: dict[str, Any]) -> None:
+        self._console.print()
+        self._say(f"attempt {event['attempt']} ({event['style']})", "bold")
+
+    def _token(self, event: dict[str, Any]) -> None:
+        self._in_text = True
+        self._console.print(Text(event["text"]), end="", highlight=False, soft_wrap=True)
+
+    def _attempted(self, event: dict[str, Any]) -> None:
+        if not self.live:
+            self._say(event["answer"], "none")
+
+    def _scored(self, event: dict[str, Any]) -> None:
+        score = event["score"]
+        if score is None:
+            self._say(f"no verdict ({event['evaluator']}): {event['feedback']}", "red")
+            return
+        advisory = ", advisory" if event["advisory"] else ""
+        mark, style = ("✓", "green") if event["passed"] else ("✗", "yellow")
+        repeated = f", repeats attempt {event['repeats']}" if "repeats" in event else ""
+        self._say(f"{mark} score {score:.2f} ({event['evaluator']}{advisory}{repeated})", style)
+        if not event["passed"] and event["feedback"]:
+            self._say(event["feedback"])
+
+    def _reflected(self, event: dict[str, Any]) -> None:
+        text = event["text"] or f"no usable reflection: {event['problem']}"
+        self._say(f"reflection: {text}", "magenta")
+
+    def _planned(self, event: dict[str, Any]) -> None:
+        self._say(f"plan: {event['text']}", "blue")
+
+    def _usage(self, event: dict[str, Any]) -> None:
+        self._say(f"so far: {event['requests']} requests, {event['tokens']:,} tokens, {cost_text(event['cost_usd'])}")
+
+
+def cost_text(cost_usd: str | None) -> str:
+    """A cost for people."""
+    return "cost unknown" if cost_usd is None else f"{cost_usd} USD"
+
+
+def print_summary(result: Result, console: Console) -> None:
+    """The attempts, why the run stopped, and what it used."""
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    table.add_column("attempt", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("by")
+    table.add_column("what it taught", overflow="fold")
+    for attempt in result.attempts:
+        score = "–" if attempt.score is None else f"{attempt.score:.2f}"
+        mark = " ✓" if attempt.passed else ""
+        lesson = attempt.reflection or ("" if attempt.passed else _first_line(attempt.feedback))
+        table.add_row(f"{attempt.number}", f"{score}{mark}", attempt.evaluator, escape(lesson))
+    console.print()
+    console.print(table)
+    usage = result.usage.as_json()
+    estimated = " (partly estimated)" if usage["estimated"] else ""
+    lines = [f"stopped: {result.stop_reason} – {_first_line(result.stop_detail)}"]
+    if result.advisory:
+        lines.append(
+            "the score is advisory: the embedded model judged, and it approves nearly everything; "
+            "give --tests or --expect for a verdict"
+        )
+    lines += [f"used lesson ({lesson['similarity']:.2f}): {lesson['text']}" for lesson in result.lessons_used]
+    lines += [f"learned: {lesson['text']}" for lesson in result.lessons_learned]
+    lines.append(
+        f"{usage['requests']} requests, {result.usage.tokens:,} tokens{estimated}, {cost_text(usage['cost_usd'])}, "
+        f"{result.duration_s:.1f} s, thread {result.thread_id}"
+    )
+    for line in lines:
+        console.print(Text(line), highlight=False)
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,274 @@
+"""The agent as Python calls it: an open database, the compiled graph, one run at a time on a thread."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_core.runnables import Runnable
+
+from reflexion.evaluators import Evaluator
+from reflexion.graphs.build import Model, assemble, make_kit
+from reflexion.graphs.installation import read_installation
+from reflexion.graphs.result import Result
+from reflexion.graphs.routing import recursion_limit
+from reflexion.graphs.run import Event, Graph, Run
+from reflexion.graphs.state import Input
+from reflexion.graphs.sync import run_in_background
+from reflexion.memory import Persistence, open_persistence
+from reflexion.models import ROLES, ConnectionSettings
+from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes.recall import read_task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recipe:
+    """What an agent is opened from."""
+
+    settings: Settings
+    model: Model | None
+    evaluator: Evaluator | Callable[..., Any] | None
+    actor: Runnable[Any, Any] | Callable[..., Any] | None
+    connection: ConnectionSettings | None
+    database_url: str | None
+    prompts: Path | None
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What an open agent holds."""
+
+    persistence: Persistence
+    kit: Kit
+    graph: Graph
+    stack: AsyncExitStack
+
+
+def open_reflexion(
+    settings: Settings | None = None,
+    *,
+    model: Model | None = None,
+    evaluator: Evaluator | Callable[..., Any] | None = None,
+    actor: Runnable[Any, Any] | Callable[..., Any] | None = None,
+    connection: ConnectionSettings | None = None,
+    database_url: str | None = None,
+    prompts: Path | None = None,
+) -> "Reflexion":
+    """An agent, to be opened with `async with`, or used at once with `run_sync`.
+
+    Args:
+        settings: defaults for its runs; None reads `REFLEXION_*` and `.env`.
+        model: see `build_graph`.
+        evaluator: see `build_graph`.
+        actor: see `build_graph`.
+        connection: endpoint and key; None reads `REFLEXION_*` and `.env`.
+        database_url: `sqlite:///…`, `postgresql://…` or `memory://`; None for `REFLEXION_DATABASE_URL`, else
+            a SQLite file in the user's data folder.
+        prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
+
+    Raises:
+        ConfigurationError: a setting in the environment cannot be used.
+    """
+    installation = read_installation()
+    return Reflexion(
+        _Recipe(
+            settings=settings or make_settings(),
+            model=model,
+            evaluator=evaluator,
+            actor=actor,
+            connection=connection or installation.connection,
+            database_url=database_url or installation.database_url,
+            prompts=prompts or installation.prompts,
+        )
+    )
+
+
+class Reflexion:
+    """A Reflexion agent. Make one with `open_reflexion`."""
+
+    def __init__(self, recipe: _Recipe) -> None:
+        self._recipe = recipe
+        self._opened: _Opened | None = None
+        self._running: dict[str, Run] = {}
+
+    async def __aenter__(self) -> Self:
+        """Open the database and compile the graph.
+
+        Raises:
+            DatabaseError: the database cannot be opened.
+            PromptError: the prompt files cannot be used.
+        """
+        recipe = self._recipe
+        kit = await asyncio.to_thread(
+            make_kit, recipe.model, recipe.evaluator, recipe.actor, recipe.connection, recipe.prompts
+        )
+        async with AsyncExitStack() as stack:
+            persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
+            stack.push_async_callback(kit.models.aclose)
+            graph = assemble(kit).compile(
+                checkpointer=persistence.checkpointer, store=persistence.store, name="reflexion"
+            )
+            limited = graph.with_config(recursion_limit=recursion_limit(100))
+            self._opened = _Opened(persistence, kit, limited, stack.pop_all())
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Close the database and the connections to models."""
+        opened, self._opened = self._open, None
+        await opened.stack.aclose()
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            raise RuntimeError("the agent is not open: use `async with open_reflexion() as agent`, or run_sync")
+        return self._opened
+
+    @property
+    def graph(self) -> Graph:
+        """The compiled graph. Used directly it works without the lock that keeps runs on a thread apart."""
+        return self._open.graph
+
+    @property
+    def persistence(self) -> Persistence:
+        """The open database."""
+        return self._open.persistence
+
+    @property
+    def uses_embedded_model(self) -> bool:
+        """Whether any role is served by the embedded model."""
+        kit, settings = self._open.kit, self._recipe.settings
+        return any(kit.models.client(role, settings.model_for(role)).embedded for role in ROLES)
+
+    async def run(
+        self,
+        task: str | None = None,
+        *,
+        tests: str = "",
+        expect: Any = None,
+        criteria: Sequence[str] = (),
+        thread: str | None = None,
+        wait_s: float = 0.0,
+        **settings: Any,
+    ) -> Result:
+        """Work on a task until an attempt passes or a guard ends the run.
+
+        A run that was broken off on the same thread goes on where it was, when it is given the same task
+        again or none: nothing that was finished is paid for twice.
+
+        Args:
+            task: what is asked for; None to go on with what the thread has left unfinished.
+            tests: Python tests that a right answer passes.
+            expect: the expected answer; see `read_expectation` for its forms.
+            criteria: what a critic is to look at.
+            thread: name of the thread, whose reflections are kept; None for a new one.
+            wait_s: how long to wait for a thread on which another run works, in seconds.
+            **settings: fields of `Settings` for this run alone.
+
+        Raises:
+            ConfigurationError: the task or a setting cannot be used.
+            ThreadBusy: another run holds the thread.
+        """
+        events = self._events(
+            task, tests=tests, expect=expect, criteria=criteria, thread=thread, wait_s=wait_s, **settings
+        )
+        async with aclosing(events):
+            async for event in events:
+                if event["event"] == "result":
+                    result: Result = event["result"]
+                    return result
+        raise AssertionError("a run ends with its result")
+
+    def stream(
+        self,
+        task: str | None = None,
+        *,
+        tests: str = "",
+        expect: Any = None,
+        criteria: Sequence[str] = (),
+        thread: str | None = None,
+        wait_s: float = 0.0,
+        **settings: Any,
+    ) -> AsyncGenerator[Event, None]:
+        """As `run`, but yields what happens as it happens; the last event is `result`."""
+        return self._events(
+            task,
+            tests=tests,
+            expect=expect,
+            criteria=criteria,
+            thread=thread,
+            wait_s=wait_s,
+            **({"stream": True} | settings),
+        )
+
+    def run_sync(self, task: str | None = None, **arguments: Any) -> Result:
+        """`run` for code that is not async; works inside a running event loop as well (notebooks).
+
+        It runs in a background thread that all such calls of the process share, on a connection of its own.
+        """
+
+        async def run() -> Result:
+            async with Reflexion(self._recipe) as agent:
+                return await agent.run(task, **arguments)
+
+        return run_in_background(run())
+
+    async def cancel(self, thread: str) -> bool:
+        """End the run on a thread with its best attempt and the stop reason `cancelled`.
+
+        Returns:
+            Whether a run of this agent was there to be cancelled.
+        """
+        run = self._running.get(thread)
+        if run is None:
+            return False
+        run.cancel()
+        return True
+
+    async def _events(
+        self,
+        task: str | None,
+        *,
+        tests: str,
+        expect: Any,
+        criteria: Sequence[str],
+        thread: str | None,
+        wait_s: float,
+        **changes: Any,
+    ) -> AsyncGenerator[Event, None]:
+        opened = self._open
+        settings = make_settings(self._recipe.settings, **changes)
+        _check_models(opened.kit, settings)
+        given: Input | None = None
+        if task is not None:
+            given = Input(task=task, tests=tests, expect=expect, criteria=list(criteria))
+            read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
+        thread_id = thread or str(uuid.uuid4())
+        async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
+            run = Run(opened.graph, thread_id, settings)
+            self._running[thread_id] = run
+            try:
+                async with aclosing(run.events(given)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                del self._running[thread_id]
+
+
+def _check_models(kit: Kit, settings: Settings) -> None:
+    """Refuse, before anything is paid for, what no run could be made with.
+
+    Raises:
+        ModelConfigurationError: a role has no usable model.
+        ConfigurationError: there is a budget in USD, and a model whose price is unknown.
+    """
+    for role in ROLES:
+        client = kit.models.client(role, settings.model_for(role))
+        if settings.budget_usd is not None and not client.has_price():
+            raise ConfigurationError(
+                f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "
+                f'REFLEXION_PRICES=\'{{"{client.name}": {{"input": 0.5, "output": 1.5}}}}\' (USD per million tokens), '
+                "or use a budget in tokens"
+            )

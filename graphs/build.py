@@ -1,0 +1,99 @@
+"""Puts the nodes together."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.graph import END, START, StateGraph
+
+from reflexion.evaluators import Evaluator, as_evaluator
+from reflexion.graphs.routing import route, stop
+from reflexion.graphs.state import Input, Output, State, fresh
+from reflexion.models import ConnectionSettings, Models, Role
+from reflexion.nodes import (
+    Kit,
+    Settings,
+    actor,
+    as_graph_node,
+    evaluator,
+    planner,
+    recall,
+    reflector,
+    remember,
+)
+from reflexion.prompts import PromptBook
+
+Model = BaseChatModel | Mapping[Role, BaseChatModel]
+"""A chat model for all roles, or one per role."""
+
+
+def build_graph(
+    *,
+    model: Model | None = None,
+    evaluator: Evaluator | Callable[..., Any] | None = None,
+    actor: Runnable[Any, Any] | Callable[..., Any] | None = None,
+    connection: ConnectionSettings | None = None,
+    prompts: Path | None = None,
+) -> StateGraph[State, Settings, Input, Output]:
+    """The graph, not yet compiled: give it a checkpointer and a store of your own.
+
+    Args:
+        model: chat models of your own, for all roles or per role; None for the configured endpoint.
+        evaluator: how attempts are scored: an evaluator or a function; None to choose by the task.
+        actor: what makes the attempts: a runnable, a function or another graph. It gets a dict with
+            `messages` (the prompt), `task`, `plan`, `rules`, `checks` and `attempt`, and returns a text, a
+            message, or a dict with `answer` or `messages`. None for a chat model.
+        connection: endpoint and key; None reads the environment.
+        prompts: a folder with prompt files of your own.
+
+    Raises:
+        PromptError: the prompt files cannot be used.
+        TypeError: the evaluator is none.
+    """
+    return assemble(make_kit(model, evaluator, actor, connection, prompts))
+
+
+def make_kit(
+    model: Model | None,
+    judge: Evaluator | Callable[..., Any] | None,
+    own_actor: Runnable[Any, Any] | Callable[..., Any] | None,
+    connection: ConnectionSettings | None,
+    prompts: Path | None,
+) -> Kit:
+    """What the nodes work with; see `build_graph`."""
+    if own_actor is not None and not isinstance(own_actor, Runnable):
+        own_actor = RunnableLambda(own_actor)
+    return Kit(
+        models=Models(connection, own=model),
+        prompts=PromptBook.load(prompts),
+        evaluator=None if judge is None else as_evaluator(judge),
+        actor=own_actor,
+    )
+
+
+def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
+    """The graph over a kit."""
+    graph: StateGraph[State, Settings, Input, Output] = StateGraph(
+        State, context_schema=Settings, input_schema=Input, output_schema=Output
+    )
+    steps: dict[str, Any] = {
+        "recall": partial(recall, fresh=fresh),
+        "actor": actor,
+        "evaluator": evaluator,
+        "reflector": reflector,
+        "planner": planner,
+        "remember": partial(remember, stop=stop),
+    }
+    for name, step in steps.items():
+        graph.add_node(name, as_graph_node(name, step, kit))
+    graph.add_edge(START, "recall")
+    graph.add_edge("recall", "actor")
+    graph.add_edge("actor", "evaluator")
+    graph.add_conditional_edges("evaluator", route)
+    graph.add_edge("reflector", "planner")
+    graph.add_edge("planner", "actor")
+    graph.add_edge("remember", END)
+    return graph

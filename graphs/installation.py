@@ -1,0 +1,36 @@
+"""What holds for every run of an installation: endpoint, database, prompts."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from reflexion.models import ConnectionSettings
+from reflexion.nodes import ConfigurationError, explain
+from reflexion.prompts import PromptError
+
+
+class Installation(ConnectionSettings):
+    """`REFLEXION_*` variables and `.env`, beyond the settings of a run."""
+
+    database_url: str | None = None
+    """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
+
+    prompts: Path | None = None
+    """A folder with prompt files of the user's own."""
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        """The part of it that concerns models."""
+        return self
+
+
+def read_installation(**values: object) -> Installation:
+    """Read the environment and `.env`; what is given as a value wins.
+
+    Raises:
+        ConfigurationError: one of them cannot be used.
+    """
+    try:
+        return Installation(**values)  # type: ignore[arg-type]
+    except (ValidationError, PromptError) as error:
+        raise ConfigurationError(explain(error) if isinstance(error, ValidationError) else str(error)) from error

@@ -1,0 +1,81 @@
+"""The only place that decides whether a run goes on."""
+
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from reflexion.graphs.state import State
+from reflexion.models import Usage
+from reflexion.nodes.attempts import attempts_without_gain, repetitions
+from reflexion.nodes.remember import Stop
+from reflexion.nodes.settings import Settings
+
+STEPS_PER_ROUND = 4
+"""Super-steps of another round: reflector, planner, actor, evaluator."""
+STEPS_AROUND = 2
+"""Super-steps besides the rounds: recall and remember."""
+
+MOST_REPETITIONS = 2
+"""The first repeated answer gets the planner to look for another approach; the second ends the run."""
+
+
+def recursion_limit(max_attempts: int) -> int:
+    """LangGraph's limit for a run; our own count of attempts ends it well before."""
+    return STEPS_PER_ROUND * max_attempts + STEPS_AROUND + STEPS_PER_ROUND
+
+
+def route(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
+    """The edge after the evaluator."""
+    return "remember" if stop(state, runtime.context or Settings()) else "reflector"
+
+
+def stop(state: State, settings: Settings) -> Stop | None:
+    """Why the run ends here, with a sentence on it; None where it goes on.
+
+    Reasons are looked at in a fixed order, and none of them can turn false between the edge and the last
+    node, so both see the same one.
+    """
+    failure = state.get("failure")
+    if failure:
+        return failure["reason"], f"{failure['node']}: {failure['message']}"
+    attempts = state["attempts"]
+    last = attempts[-1]
+    score = last.get("score")
+    if score is None:
+        return "evaluator_failed", last.get("feedback", "")
+    if last.get("passed"):
+        return "passed", f"attempt {last['number']} scored {score:.2f} of at least {settings.threshold:.2f}"
+    if len(attempts) >= settings.max_attempts:
+        return "max_attempts", f"no attempt of {len(attempts)} reached {settings.threshold:.2f}"
+    return _plateau(state, settings) or _spent(state, settings) or _out_of_steps(state)
+
+
+def _plateau(state: State, settings: Settings) -> Stop | None:
+    attempts = state["attempts"]
+    idle = attempts_without_gain(attempts)
+    if settings.patience and idle >= settings.patience:
+        return "plateau", f"no better score for {idle} attempts"
+    if "repeats" in attempts[-1] and repetitions(attempts) >= MOST_REPETITIONS:
+        return (
+            "plateau",
+            f"attempt {attempts[-1]['number']} repeats the answer of attempt {attempts[-1]['repeats']}",
+        )
+    return None
+
+
+def _spent(state: State, settings: Settings) -> Stop | None:
+    usage = Usage.of(state["calls"])
+    if settings.budget_tokens is not None and usage.tokens >= settings.budget_tokens:
+        return "budget", f"{usage.tokens} of {settings.budget_tokens} tokens are spent"
+    if settings.budget_usd is not None and usage.cost_usd is not None and usage.cost_usd >= settings.budget_usd:
+        return "budget", f"{usage.cost_usd:f} of {settings.budget_usd:f} USD are spent"
+    if settings.deadline_s is not None and state["elapsed_s"] >= settings.deadline_s:
+        return "deadline", f"{state['elapsed_s']:.1f} of {settings.deadline_s:g} seconds are over"
+    return None
+
+
+def _out_of_steps(state: State) -> Stop | None:
+    """End before a recursion limit from outside does, which would lose everything."""
+    if state["remaining_steps"] > STEPS_PER_ROUND + 1:
+        return None
+    return "max_attempts", "the caller's recursion limit leaves no room for another attempt"

@@ -1,0 +1,43 @@
+"""How alike two tasks are, by the characters they share; needs no model and knows every language."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+GRAM = 4
+"""Characters. On 15 lesson queries, 4-grams found the right lesson first 10 times, a 21 MB embedding 13 times."""
+
+LONGEST = 4_000
+"""Characters of a task that are looked at."""
+
+
+def rank(query: str, texts: Sequence[str]) -> list[float]:
+    """The likeness of each text to the query, 0..1, as cosine of TF-IDF weighted 4-grams.
+
+    The document frequencies are those of the texts themselves, so what all tasks of a family say
+    ("write a function that …") counts for little. Identical texts have a likeness of 1.
+    """
+    documents = [_grams(text) for text in texts]
+    asked = _grams(query)
+    frequency: Counter[str] = Counter(gram for document in [*documents, asked] for gram in document)
+    total = len(documents) + 1
+    weight = {gram: math.log((1 + total) / (1 + count)) + 1 for gram, count in frequency.items()}
+    query_vector = _weighted(asked, weight)
+    return [_cosine(query_vector, _weighted(document, weight)) for document in documents]
+
+
+def _grams(text: str) -> Counter[str]:
+    flat = f" {' '.join(text.casefold().split())[:LONGEST]} "
+    return Counter(flat[i : i + GRAM] for i in range(max(1, len(flat) - GRAM + 1)))
+
+
+def _weighted(grams: Counter[str], weight: dict[str, float]) -> dict[str, float]:
+    return {gram: (1 + math.log(count)) * weight[gram] for gram, count in grams.items()}
+
+
+def _cosine(one: dict[str, float], other: dict[str, float]) -> float:
+    if len(other) < len(one):
+        one, other = other, one
+    dot = sum(value * other[gram] for gram, value in one.items() if gram in other)
+    length = math.sqrt(sum(v * v for v in one.values()) * sum(v * v for v in other.values()))
+    return min(1.0, dot / length) if length else 0.0

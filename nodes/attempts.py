@@ -1,0 +1,52 @@
+"""Reading and merging the attempts of a run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reflexion.evaluators import Attempt
+
+NEARLY_RIGHT = 0.7
+"""Score from which on an attempt is worth repairing; below it a fresh one has been measured to do better."""
+
+TOLERANCE = 1e-9
+"""Float sums such as 0.1 + 0.7 must not miss a threshold of 0.8."""
+
+
+def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] | None) -> list[Attempt]:
+    """The reducer of a run's attempts: each node adds what it knows to the attempt of its number."""
+    merged: dict[int, Any] = {attempt["number"]: attempt for attempt in old or ()}
+    for part in new or ():
+        merged[part["number"]] = {**merged.get(part["number"], {}), **part}
+    return [merged[number] for number in sorted(merged)]
+
+
+def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt with the highest score, the earliest of equals; one without a verdict only where all are."""
+    return max(attempts, key=lambda attempt: (_score(attempt), -attempt["number"]), default=None)
+
+
+def passes(score: float | None, threshold: float) -> bool:
+    """Whether a score reaches the threshold; no verdict never does."""
+    return score is not None and score >= threshold - TOLERANCE
+
+
+def same_answer(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt | None:
+    """The first earlier attempt that gave the same answer, spacing aside."""
+    answer = attempt["answer"].split()
+    return next((other for other in earlier if other["answer"].split() == answer), None)
+
+
+def attempts_without_gain(attempts: Sequence[Attempt]) -> int:
+    """How many attempts have passed since the best score was first reached."""
+    best = best_attempt(attempts)
+    return 0 if best is None else attempts[-1]["number"] - best["number"]
+
+
+def repetitions(attempts: Sequence[Attempt]) -> int:
+    """How many attempts gave an answer that an earlier one had given."""
+    return sum("repeats" in attempt for attempt in attempts)
+
+
+def _score(attempt: Attempt) -> float:
+    score = attempt.get("score")
+    return -1.0 if score is None else score

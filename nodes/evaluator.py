@@ -1,0 +1,85 @@
+"""Scores the last attempt."""
+
+import time
+from typing import TypedDict
+
+from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Match, Task, UnitTests
+from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError
+from reflexion.nodes.attempts import passes, same_answer
+from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.turn import Delta, Turn
+from reflexion.sandbox import Limits
+
+FLAWS = {
+    "empty": "the reply was empty",
+    "truncated": "the reply was cut off at the output limit before it was complete; a shorter one is needed",
+}
+
+
+class EvaluatorReads(TypedDict):
+    """What the node reads."""
+
+    spec: TaskSpec
+    attempts: list[Attempt]
+
+
+async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
+    """Judge the last attempt; an answer that was given before keeps its verdict and costs nothing."""
+    *earlier, attempt = state["attempts"]
+    started = time.monotonic()
+    repeated = same_answer(attempt, earlier)
+    if "flaw" in attempt:
+        verdict = Evaluation(score=0.0, feedback=FLAWS[attempt["flaw"]], evaluator="form")
+    elif repeated is not None:
+        verdict = _verdict_of(repeated)
+    else:
+        verdict = await _judge(state["spec"], attempt, turn)
+    judged = {
+        "number": attempt["number"],
+        "score": verdict.score,
+        "passed": passes(verdict.score, turn.settings.threshold),
+        "feedback": verdict.feedback,
+        "checks": list(verdict.checks),
+        "evaluator": verdict.evaluator,
+        "advisory": verdict.advisory,
+        "duration_s": round(time.monotonic() - started, 3),
+    }
+    if repeated is not None:
+        judged["repeats"] = repeated["number"]
+    turn.emit("scored", **{key: value for key, value in judged.items() if key != "duration_s"})
+    return {"attempts": [judged]}
+
+
+async def _judge(spec: TaskSpec, attempt: Attempt, turn: Turn) -> Evaluation:
+    task = Task(text=spec["text"], tests=spec["tests"], expect=spec["expect"], criteria=spec["criteria"])
+    chosen = turn.kit.evaluator or choose(task, turn)
+    try:
+        return await chosen.evaluate(task, attempt)
+    except (ModelError, BudgetExhausted, DeadlineExceeded):
+        raise
+    except Exception as error:  # noqa: BLE001 - an evaluator may be anybody's code; without a verdict the run ends
+        reason = f"the evaluator failed: {type(error).__name__}: {error}"
+        return Evaluation(score=None, feedback=reason, evaluator=getattr(chosen, "name", type(chosen).__name__))
+
+
+def choose(task: Task, turn: Turn) -> Evaluator:
+    """The evaluators that fit a task: what can be checked is checked, and only then is a critic asked."""
+    checks: list[Evaluator] = []
+    if task.tests:
+        checks.append(UnitTests(Limits(wall_s=turn.settings.test_timeout_s, cpu_s=turn.settings.test_timeout_s)))
+    if task.expect is not None:
+        checks.append(Match())
+    if task.criteria or not checks:
+        critic = Critic(turn.client("evaluator"), turn.meter, turn.kit.prompts, turn.settings.lang)
+        checks.append(critic)
+    return checks[0] if len(checks) == 1 else Cascade(checks)
+
+
+def _verdict_of(attempt: Attempt) -> Evaluation:
+    return Evaluation(
+        score=attempt.get("score"),
+        feedback=attempt.get("feedback", ""),
+        checks=attempt.get("checks", []),
+        evaluator=attempt.get("evaluator", ""),
+        advisory=attempt.get("advisory", False),
+    )

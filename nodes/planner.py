@@ -1,0 +1,44 @@
+"""Turns the reflection into the approach for the next attempt."""
+
+from typing import TypedDict
+
+from reflexion.evaluators import Attempt
+from reflexion.models import ModelError
+from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.turn import Delta, Turn
+from reflexion.prompts import Fence
+
+LONGEST_PLAN = 2_000
+"""Characters of a plan that are kept."""
+LONGEST_FEEDBACK = 2_000
+"""Characters of feedback that the planner reads."""
+
+
+class PlannerReads(TypedDict):
+    """What the node reads."""
+
+    spec: TaskSpec
+    attempts: list[Attempt]
+
+
+async def planner(state: PlannerReads, turn: Turn) -> Delta:
+    """Plan the next attempt; a repeated answer asks for another approach."""
+    attempt = state["attempts"][-1]
+    prompt = turn.prompt("planner")
+    fence = Fence()
+    messages = prompt.messages(
+        task=fence.around("task", state["spec"]["text"]),
+        feedback=fence.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
+        lesson=fence.around("lesson", attempt.get("reflection", "")),
+        different=prompt.sections.get("different", "") if "repeats" in attempt else "",
+    )
+    try:
+        reply = await turn.client("planner").complete(messages, turn.meter)
+    except ModelError as error:
+        if error.kind not in {"refused", "content_filter"}:
+            raise
+        plan = ""
+    else:
+        plan = reply.text[:LONGEST_PLAN]
+    turn.emit("planned", attempt=attempt["number"] + 1, text=plan)
+    return {"plan": plan}

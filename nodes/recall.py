@@ -1,0 +1,116 @@
+"""First node: takes the input over into a fresh run, and recalls what earlier runs learned."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from langchain_core.messages import AnyMessage, HumanMessage
+
+from reflexion.evaluators import ExpectError, read_expectation
+from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, lesson_id
+from reflexion.nodes.settings import ConfigurationError
+from reflexion.nodes.turn import Delta, Turn
+from reflexion.sandbox import TestsInvalid, check_tests
+
+
+class TaskSpec(TypedDict):
+    """The task of a run as its state keeps it."""
+
+    text: str
+    tests: str
+    expect: Any
+    criteria: list[str]
+    from_messages: bool
+    """The task came as a chat message, so the answer goes back as one."""
+
+
+class RecallReads(TypedDict, total=False):
+    """What the node reads: the input, and the thread's own reflections."""
+
+    task: str
+    tests: str
+    expect: Any
+    criteria: list[str]
+    messages: list[AnyMessage]
+    reflections: list[Reflection]
+
+
+async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[str, Any]]) -> Delta:
+    """Check the input, give every field of the run a fresh value, and recall lessons.
+
+    Args:
+        state: see `RecallReads`.
+        turn: see `Turn`.
+        fresh: makes the fresh values; without them an old run's score would end the new one.
+
+    Raises:
+        ConfigurationError: the input cannot be worked on; nothing has been paid for yet.
+    """
+    spec = read_task(state)
+    lessons = await _recalled(spec["text"], state.get("reflections", []), turn)
+    for lesson in lessons:
+        turn.emit("recalled", **lesson)
+    return {**fresh(), "spec": spec, "run_id": turn.step_id, "lessons_used": lessons}
+
+
+async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> list[RecalledLesson]:
+    settings = turn.settings
+    if not settings.memory or not settings.lessons or turn.store is None:
+        return []
+    memory = Lessons(turn.store, settings.namespace)
+    return await memory.recall(task, limit=settings.lessons, also=[_as_lesson(r, turn.thread_id) for r in own])
+
+
+def _as_lesson(reflection: Reflection, thread_id: str) -> Lesson:
+    return Lesson(
+        id=lesson_id(reflection["task"], reflection["text"]),
+        task=reflection["task"],
+        text=reflection["text"],
+        evaluator="",
+        thread_id=thread_id,
+        run_id=reflection["run_id"],
+        attempt=reflection["attempt"],
+        confirmed=False,
+        created_at=reflection["created_at"],
+        last_seen_at=reflection["created_at"],
+        times_seen=1,
+        times_used=0,
+        times_helped=0,
+        credited_run="",
+    )
+
+
+def read_task(state: RecallReads) -> TaskSpec:
+    """The task of an input.
+
+    Raises:
+        ConfigurationError: there is none, or its tests or expectation cannot be used.
+    """
+    text, from_messages = state.get("task") or "", False
+    if not text.strip():
+        text, from_messages = _last_human_message(state.get("messages", [])), True
+    if not text.strip():
+        raise ConfigurationError("no task: give a text as `task`, or a human message in `messages`")
+    tests, expect = state.get("tests") or "", state.get("expect")
+    if tests and expect not in (None, ""):
+        raise ConfigurationError(
+            "both tests and an expected answer are given: tests judge code, an expected answer judges text; "
+            "give one of them"
+        )
+    try:
+        if tests:
+            check_tests(tests)
+        if expect not in (None, ""):
+            read_expectation(expect)
+    except (TestsInvalid, ExpectError) as error:
+        raise ConfigurationError(str(error)) from error
+    return TaskSpec(
+        text=text,
+        tests=tests,
+        expect=None if expect == "" else expect,
+        criteria=list(state.get("criteria") or ()),
+        from_messages=from_messages,
+    )
+
+
+def _last_human_message(messages: Sequence[AnyMessage]) -> str:
+    return next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")

@@ -1,0 +1,110 @@
+"""Says in words why the last attempt fell short."""
+
+import time
+from typing import Any, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from reflexion.evaluators import Attempt
+from reflexion.memory import RecalledLesson, Reflection
+from reflexion.models import ModelError, Reply, Structure, ask_structured, object_of, strict_schema
+from reflexion.models.lenient_json import NoJsonError
+from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.turn import Delta, Turn
+from reflexion.prompts import Fence
+from reflexion.prompts.fence import one_line
+
+_TEXT = {"type": "string"}
+REFLECTION = Structure(
+    "reflection",
+    strict_schema(
+        what_worked=_TEXT,
+        what_failed=_TEXT,
+        improvement=_TEXT,
+        confidence={"type": "number", "minimum": 0, "maximum": 100},
+    ),
+)
+
+LONGEST_REFLECTION = 1_000
+"""Characters of a reflection that are kept."""
+LONGEST_FEEDBACK = 4_000
+"""Characters of feedback that the reflector reads."""
+
+
+class ReflectorReply(BaseModel):
+    """What a reflector answers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    improvement: str = Field(min_length=1)
+    what_worked: str = ""
+    what_failed: str = ""
+    confidence: float | None = None
+
+    @field_validator("improvement", "what_worked", "what_failed", mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            value = "; ".join(str(item) for item in value)
+        return one_line(value, LONGEST_REFLECTION) if isinstance(value, str) else "" if value is None else value
+
+    @field_validator("confidence", mode="before")
+    @classmethod
+    def _number_or_none(cls, value: Any) -> Any:
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class ReflectorReads(TypedDict):
+    """What the node reads."""
+
+    spec: TaskSpec
+    attempts: list[Attempt]
+    lessons_used: list[RecalledLesson]
+    run_id: str
+
+
+async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
+    """Turn the failure of the last attempt into one rule; no usable one is no reflection, and no end."""
+    attempt = state["attempts"][-1]
+    fence = Fence()
+    tried = [lesson["text"] for lesson in state["lessons_used"]]
+    tried += [earlier["reflection"] for earlier in state["attempts"] if earlier.get("reflection")]
+    messages = turn.prompt("reflector").messages(
+        task=fence.around("task", state["spec"]["text"]),
+        answer=fence.around("answer", attempt["answer"]),
+        feedback=fence.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
+        earlier="\n".join(f"- {one_line(text, LONGEST_REFLECTION)}" for text in tried),
+    )
+    try:
+        read = await ask_structured(turn.client("reflector"), messages, turn.meter, REFLECTION, _parse)
+    except ModelError as error:
+        if error.kind not in {"refused", "content_filter"}:
+            raise
+        turn.emit("reflected", attempt=attempt["number"], text="", problem=str(error))
+        return {}
+    if read.value is None:
+        turn.emit("reflected", attempt=attempt["number"], text="", problem=read.problem)
+        return {}
+    text = read.value.improvement
+    turn.emit("reflected", attempt=attempt["number"], text=text, what_failed=read.value.what_failed)
+    reflection = Reflection(
+        id=turn.step_id,
+        run_id=state["run_id"],
+        task=state["spec"]["text"],
+        attempt=attempt["number"],
+        text=text,
+        what_failed=read.value.what_failed,
+        created_at=time.time(),
+    )
+    return {"reflections": [reflection], "attempts": [{"number": attempt["number"], "reflection": text}]}
+
+
+def _parse(reply: Reply) -> ReflectorReply:
+    """A JSON object, or plain prose, which is then taken for the improvement."""
+    try:
+        found = object_of(reply)
+    except NoJsonError:
+        if "{" in reply.text or not reply.text:
+            raise
+        found = {"improvement": reply.text}
+    return ReflectorReply.model_validate({str(key).strip().lower(): value for key, value in found.items()})

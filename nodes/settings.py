@@ -1,0 +1,188 @@
+"""The settings of one run: the graph's context, a form in Studio, and `REFLEXION_*` in the environment."""
+
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from reflexion.models import Role
+from reflexion.prompts import Language
+
+AttemptStyle = Literal["auto", "fresh", "revise"]
+
+
+class ConfigurationError(ValueError):
+    """A setting or an input that cannot be used: one line that says which, why, and what to do."""
+
+
+class _OurDotenv(DotEnvSettingsSource):
+    """A `.env` file holds more than a run's settings; the rest of it is not ours to refuse."""
+
+    def __call__(self) -> dict[str, Any]:
+        known = self.settings_cls.model_fields
+        return {name: value for name, value in super().__call__().items() if name in known}
+
+
+def _model_field(role: str) -> Any:
+    node = role.lower()
+    return Field(
+        default=None,
+        title=f"{role} model",
+        description=f"Model of the {node}; empty for the common one.",
+        json_schema_extra={"langgraph_nodes": [node], "langgraph_type": "model"},
+    )
+
+
+class Settings(BaseSettings):
+    """What one run may be told. Every field is also `REFLEXION_<FIELD>` in the environment or in `.env`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REFLEXION_", env_file=".env", extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    threshold: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        title="Threshold",
+        description="An attempt passes with this score (0 to 1) or more.",
+    )
+    max_attempts: int = Field(
+        default=3, ge=1, le=100, title="Attempts", description="How many attempts the actor has at the most."
+    )
+    patience: int = Field(
+        default=0,
+        ge=0,
+        title="Patience",
+        description="End as a plateau after so many attempts without a better score; 0 for never.",
+    )
+    attempt_style: AttemptStyle = Field(
+        default="auto",
+        title="Style of the next attempt",
+        description=(
+            "fresh: a new prompt with the lesson as a rule; revise: the best attempt, to be improved; "
+            "auto: fresh unless the best attempt was nearly right."
+        ),
+        json_schema_extra={"langgraph_nodes": ["actor"]},
+    )
+    memory: bool = Field(
+        default=True,
+        title="Memory",
+        description="Use lessons of earlier runs, and leave some for later ones.",
+        json_schema_extra={"langgraph_nodes": ["recall", "remember"]},
+    )
+    lessons: int = Field(
+        default=1,
+        ge=0,
+        le=10,
+        title="Lessons to recall",
+        description="More than one has been measured to help less.",
+        json_schema_extra={"langgraph_nodes": ["recall"]},
+    )
+    namespace: str = Field(
+        default="default",
+        min_length=1,
+        title="Namespace",
+        description="Lessons are shared within a namespace and never between two.",
+        json_schema_extra={"langgraph_nodes": ["recall", "remember"]},
+    )
+    lang: Language = Field(default="en", title="Language of the prompts")
+    model: str | None = Field(
+        default=None,
+        title="Model",
+        description="Model of all roles that have none of their own; empty for the embedded model.",
+        json_schema_extra={"langgraph_type": "model"},
+    )
+    actor_model: str | None = _model_field("Actor")
+    evaluator_model: str | None = _model_field("Evaluator")
+    reflector_model: str | None = _model_field("Reflector")
+    planner_model: str | None = _model_field("Planner")
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=2,
+        title="Temperature of the actor",
+        description="Empty for the endpoint's own; the embedded model then uses 0 at first and 0.7 later.",
+        json_schema_extra={"langgraph_nodes": ["actor"]},
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=16,
+        title="Longest answer",
+        description="Tokens of the actor's reply; empty for no limit.",
+    )
+    budget_usd: Decimal | None = Field(
+        default=None, gt=0, title="Budget in USD", description="The run ends before it would spend more."
+    )
+    budget_tokens: int | None = Field(
+        default=None,
+        gt=0,
+        title="Budget in tokens",
+        description="Prompt and reply tokens of all roles together.",
+    )
+    deadline_s: float | None = Field(
+        default=None, gt=0, title="Deadline in seconds", description="Time that the run may work in all."
+    )
+    test_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        title="Time for the tests",
+        description="Seconds that all tests of one attempt may take.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
+    stream: bool = Field(
+        default=False,
+        title="Stream tokens",
+        description="Send the actor's text as it is written.",
+        json_schema_extra={"langgraph_nodes": ["actor"]},
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What the caller says wins over the environment, the environment over `.env`."""
+        return init_settings, env_settings, _OurDotenv(settings_cls)
+
+    def model_for(self, role: Role) -> str | None:
+        """The model's name for a role; None for the default."""
+        own: str | None = getattr(self, f"{role}_model")
+        return own or self.model
+
+
+def make_settings(base: Settings | None = None, **values: Any) -> Settings:
+    """Settings from the environment, or from `base`, with some fields changed.
+
+    Raises:
+        ConfigurationError: a field is unknown or its value impossible.
+    """
+    try:
+        return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
+    except ValidationError as error:
+        raise ConfigurationError(explain(error)) from error
+
+
+def explain(error: ValidationError) -> str:
+    """A validation error as one line: which field, what is wrong with it."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"]) or error.title
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{name}: there is no such setting")
+            continue
+        given = "" if "value_error" in problem["type"] else f" (it is {problem['input']!r})"
+        hint = "; scores run from 0 to 1, so 7 of 10 is 0.7" if name == "threshold" else ""
+        lines.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}{given}{hint}")
+    return "; ".join(lines)
