@@ -232,12 +232,12 @@ async def test_closing_leaves_no_task_and_no_thread(database_url, ending):
         await asyncio.sleep(0.3)
         task.cancel()
     (outcome,) = await asyncio.gather(task, return_exceptions=True)
-    assert (
-        type(outcome) is {"return": type(None), "raise": KeyError, "cancel": asyncio.CancelledError}[ending]
-    )
+    assert type(outcome) is {"return": type(None), "raise": KeyError, "cancel": asyncio.CancelledError}[ending]
     assert asyncio.all_tasks() == tasks_before
-    left = [thread.name for thread in set(threading.enumerate()) - threads_before]
-    assert [name for name in left if not name.startswith("asyncio_")] == []
+    left = [t for t in set(threading.enumerate()) - threads_before if not t.name.startswith("asyncio_")]
+    for thread in left:
+        await asyncio.to_thread(thread.join, 5)
+    assert [thread for thread in left if thread.is_alive()] == []
 
 
 async def test_only_the_user_can_read_the_file(sqlite_url):
@@ -296,9 +296,7 @@ async def test_a_file_that_cannot_be_used_is_refused_with_the_reason(tmp_path, k
     assert expected in message
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://me:hunter2@host/db", "sqlite://", "sqlite:///", "reflexion.db", "postgresql"]
-)
+@pytest.mark.parametrize("url", ["mysql://me:hunter2@host/db", "sqlite://", "sqlite:///", "reflexion.db", "postgresql"])
 async def test_an_unknown_url_is_refused_with_the_known_forms(url):
     message = await refusal(url)
     assert "sqlite:///relative.db" in message
@@ -312,9 +310,7 @@ async def test_a_postgresql_that_is_down_is_named_without_the_password():
     assert "hunter2" not in message
 
 
-@pytest.mark.parametrize(
-    "url", ["postgresql://me:hun#ter2@127.0.0.1/db", "postgresql://me:hun/ter2@127.0.0.1:1/db"]
-)
+@pytest.mark.parametrize("url", ["postgresql://me:hun#ter2@127.0.0.1/db", "postgresql://me:hun/ter2@127.0.0.1:1/db"])
 async def test_a_postgresql_url_that_cannot_be_read_shows_no_part_of_the_password(url):
     message = await refusal(url)
     assert "hun" not in message
