@@ -13,10 +13,16 @@ from reflexion.prompts import Fence, Language, PromptBook
 
 _TEXT = {"type": "string"}
 _SCORE = {"type": "number", "minimum": LOWEST, "maximum": HIGHEST}
-VERDICT = Structure(
-    "verdict",
-    strict_schema(reasoning=_TEXT, strengths=_TEXT, weaknesses=_TEXT, improvements=_TEXT, score=_SCORE),
-)
+_FIELDS: dict[str, Any] = {
+    "reasoning": _TEXT,
+    "strengths": _TEXT,
+    "weaknesses": _TEXT,
+    "improvements": _TEXT,
+    "score": _SCORE,
+}
+_CRITERIA = {"type": "array", "items": strict_schema(name=_TEXT, why=_TEXT, score=_SCORE)}
+VERDICT = Structure("verdict", strict_schema(**_FIELDS))
+VERDICT_BY_CRITERIA = Structure("verdict", strict_schema(criteria=_CRITERIA, **_FIELDS))
 
 
 class CriterionVerdict(BaseModel):
@@ -84,15 +90,17 @@ class Critic:
         """
         prompt = self._prompts.get("critic", self._lang)
         criteria = task.criteria or [prompt.sections.get("criterion", "")]
+        structure = VERDICT_BY_CRITERIA if task.criteria else VERDICT
         fence = Fence()
         messages = prompt.messages(
             criteria="\n".join(f"- {criterion}" for criterion in criteria),
+            each=prompt.sections.get("each", "") if task.criteria else "",
             task=fence.around("task", task.text),
             answer=fence.around("answer", attempt["answer"]),
             reference=fence.around("reference", "" if task.expect is None else str(task.expect)),
         )
         try:
-            read = await ask_structured(self._client, messages, self._meter, VERDICT, _parse)
+            read = await ask_structured(self._client, messages, self._meter, structure, _parse)
         except ModelError as error:
             if error.kind not in {"refused", "content_filter"}:
                 raise
@@ -103,7 +111,7 @@ class Critic:
         return Evaluation(
             score=verdict.score,
             feedback=_feedback(verdict),
-            checks=[line for line in (verdict.improvements,) if line],
+            checks=_checks(verdict),
             evaluator=self.name,
             advisory=self._client.embedded,
         )
@@ -123,6 +131,16 @@ def _parse(reply: Reply) -> CriticVerdict:
 
 _SCORE_ALONE = 40
 """Characters. A longer text without JSON is prose, whose numbers may mean anything."""
+
+
+def _checks(verdict: CriticVerdict) -> list[str]:
+    """The criteria that were not met, else what the critic would have better."""
+    unmet = [c.name for c in verdict.criteria if c.name and c.score is not None and c.score < _MET]
+    return unmet or [line for line in (verdict.improvements,) if line]
+
+
+_MET = 0.8
+"""The prompts say that 8 of 10 is good enough to be used as it is."""
 
 
 def _feedback(verdict: CriticVerdict) -> str:

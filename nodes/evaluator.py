@@ -46,7 +46,8 @@ async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
     }
     if repeated is not None:
         judged["repeats"] = repeated["number"]
-    turn.emit("scored", **{key: value for key, value in judged.items() if key != "duration_s"})
+    shown = {key: value for key, value in judged.items() if key not in {"number", "duration_s"}}
+    turn.emit("scored", attempt=attempt["number"], **shown)
     return {"attempts": [judged]}
 
 
