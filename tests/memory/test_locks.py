@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
 from reflexion.memory.locks import FileLocks, ThreadBusy, _acquire, _remove
 from reflexion.memory.persistence import open_persistence
 

@@ -13,6 +13,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import PutOp
+
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
 
 
