@@ -1,20 +1,27 @@
-"""The process that serves the embedded model: llama.cpp's OpenAI-compatible server on loopback.
+"""The process that serves the embedded model, and the folder where its clients meet it.
 
-A process of its own, because a crash in native code must not take the client along, and because the next
-command then finds the model loaded. It ends itself once nobody needs it.
+llama.cpp's OpenAI-compatible server on loopback. A process of its own, because a crash in native code must not take
+the client along, and because the next command then finds the model loaded. It ends itself once nobody needs it.
+
+Run by its path and importing nothing of reflexion: the package would cost it a second and 50 MB.
 """
 
 import argparse
 import importlib
+import json
 import os
 import secrets
 import signal
 import sys
+import tempfile
 import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .shared import ServerFolder, ServerState
+if sys.platform != "win32":
+    import fcntl
 
 SLOTS = 2
 """Requests served at once. More bring no throughput; with one, a short call waits behind a long one."""
@@ -26,6 +33,86 @@ CONNECTIONS = 64
 PROMPT_CACHE_MIB = 256
 LOG_LIMIT_BYTES = 1 << 20
 _TICK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How to reach a running server. Contains its key: never log it."""
+
+    url: str
+    """Without /v1."""
+    pid: int
+    api_key: str
+    model: str
+    started: float
+    """Seconds since the epoch."""
+
+
+class ServerFolder:
+    """The meeting place of one server and its clients; exists once for each user, machine and model."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lease = path / "lease"
+        """Clients hold a shared lock on it while they use the server; the lock dies with its process."""
+        self.start_lock = path / "start.lock"
+        """Held by whoever starts or ends the server."""
+        self.log = path / "server.log"
+        self._state = path / "state.json"
+
+    def create(self) -> None:
+        """Make the folder, readable by this user only."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.chmod(0o700)
+
+    def read_state(self) -> ServerState | None:
+        """Return the recorded state; None where there is none or another release wrote it."""
+        with suppress(OSError, ValueError, TypeError):
+            return ServerState(**json.loads(self._state.read_text(encoding="utf-8")))
+        return None
+
+    def write_state(self, state: ServerState) -> None:
+        """Replace the state at once; mkstemp gives mode 0600, as the key needs."""
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix="state-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(state), file)
+        Path(temporary).replace(self._state)
+
+    def clear_state(self) -> None:
+        """Forget the recorded server."""
+        self._state.unlink(missing_ok=True)
+
+    def log_tail(self, limit: int = 500) -> str:
+        """Return the last `limit` characters of the log, empty where there is none."""
+        with suppress(OSError):
+            return self.log.read_text(encoding="utf-8", errors="replace")[-limit:].strip()
+        return ""
+
+    def take_lease(self) -> int:
+        """Hold the server; returns a file descriptor, and closing it gives the lease back.
+
+        Blocks for the moment in which a server that ends itself holds the lease alone.
+        """
+        lease = self._open_lease()
+        try:
+            fcntl.flock(lease, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(lease)
+            raise
+        return lease
+
+    def take_lease_alone(self) -> int | None:
+        """Take the lease if no client holds it, else return None; closing the descriptor gives it back."""
+        lease = self._open_lease()
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lease)
+            return None
+        return lease
+
+    def _open_lease(self) -> int:
+        return os.open(self.lease, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def thread_count(cores: int) -> int:

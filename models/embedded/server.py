@@ -5,28 +5,17 @@ import hashlib
 import importlib.util
 import os
 import platform
-import signal
-import socket
-import subprocess
 import threading
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from . import process
 from . import weights as _weights
 from .errors import EmbeddedModelError
-from .shared import ServerFolder, ServerState
-
-START_TIMEOUT_S = 180.0
-"""Loading takes seconds; a busy machine with a cold disk may need minutes."""
-_CONNECT_TIMEOUT_S = 5.0
-_END_TIMEOUT_S = 10.0
-_POLL_S = 0.05
+from .serve import ServerFolder, ServerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +88,11 @@ class EmbeddedModel:
         # Before looking: a server that we hold cannot end itself between the look and the first request.
         if self._lease is None:
             self._lease = folder.take_lease()
-        if state := _running(folder):
+        if state := process.running(folder):
             return state
         with FileLock(folder.start_lock):
             # Another process may have started it while we waited for the lock.
-            return _running(folder) or _launch(folder, self._command(model, folder))
+            return process.running(folder) or process.launch(folder, self._command(model, folder))
 
     def _choose(self) -> tuple[str, ServerFolder]:
         """Return the model's name and the folder where its server is met."""
@@ -123,7 +112,7 @@ class EmbeddedModel:
             file = _weights.ensure(_weights.by_name(model), _cache(self._cache))
         else:
             file = _weights.check_gguf(self._path)
-        return folder.command(file, model, self._idle_s)
+        return process.command(folder, file, model, self._idle_s)
 
     def _stop(self) -> None:
         with self._lock:
@@ -153,7 +142,7 @@ def shutdown_server(cache: Path | None = None) -> int:
         folder = ServerFolder(path)
         with FileLock(folder.start_lock):
             state = folder.read_state()
-            ended += state is not None and _end(folder, state.pid)
+            ended += state is not None and process.end(folder, state.pid)
             folder.clear_state()
     return ended
 
@@ -169,74 +158,3 @@ def _cache(cache: Path | None) -> Path:
 def _servers(cache: Path) -> Path:
     # A cache in a home that several machines or containers share holds one folder for each of them.
     return cache / "servers" / (platform.node() or "localhost")
-
-
-def _running(folder: ServerFolder) -> ServerState | None:
-    """Return the recorded server if its process lives and listens, else None.
-
-    It need not answer: with many requests waiting, every HTTP thread is taken for minutes, and to end a server
-    that is only busy would break the work of all its clients.
-    """
-    state = folder.read_state()
-    if state is None or not folder.is_ours(state.pid):
-        return None
-    address = urlsplit(state.url)
-    try:
-        socket.create_connection((address.hostname, address.port), timeout=_CONNECT_TIMEOUT_S).close()
-    except TimeoutError:
-        return state
-    except OSError:
-        return None
-    return state
-
-
-def _launch(folder: ServerFolder, command: list[str]) -> ServerState:
-    """Start the server and wait until it has written its state; the caller holds the start lock."""
-    dead = folder.read_state()
-    if dead is not None:
-        _end(folder, dead.pid)
-        folder.clear_state()
-    folder.log.unlink(missing_ok=True)
-    # To append, so that the server can empty a log that grows too long and go on at its start.
-    with folder.log.open("ab") as log:
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            cwd=folder.path,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    # The server outlives us, but if it ends first it must not stay as a zombie.
-    threading.Thread(target=process.wait, daemon=True).start()
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        state = folder.read_state()
-        if state is not None:
-            return state
-        if process.poll() is not None:
-            raise EmbeddedModelError(
-                f"the embedded model's server ended with code {process.returncode} while starting; "
-                f"its log is {folder.log}: {folder.log_tail()}"
-            )
-        time.sleep(_POLL_S)
-    process.kill()
-    raise EmbeddedModelError(
-        f"the embedded model's server was not ready after {START_TIMEOUT_S:.0f} s; its log is {folder.log}: "
-        f"{folder.log_tail()}"
-    )
-
-
-def _end(folder: ServerFolder, pid: int) -> bool:
-    """End the server of this folder if `pid` still is that; return whether it was."""
-    if not folder.is_ours(pid):
-        return False
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if not folder.is_ours(pid):
-                return True
-            time.sleep(_POLL_S)
-    raise EmbeddedModelError(f"the embedded model's server (pid {pid}) does not end")

@@ -24,8 +24,9 @@ from reflexion.models.embedded import (
     is_installed,
     shutdown_server,
 )
+from reflexion.models.embedded.process import is_ours
+from reflexion.models.embedded.serve import ServerFolder
 from reflexion.models.embedded.server import _servers
-from reflexion.models.embedded.shared import ServerFolder
 from reflexion.models.embedded.weights import QWEN_0_5B, is_present
 
 MODEL = QWEN_0_5B.name
@@ -89,7 +90,7 @@ def end_client(process: subprocess.Popen[str]) -> None:
 
 async def until_ended(cache: Path, pid: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while folder_of(cache).is_ours(pid):
+    while is_ours(folder_of(cache), pid):
         assert time.monotonic() < deadline, "the server goes on"
         await asyncio.sleep(0.1)
 
@@ -137,7 +138,7 @@ async def test_a_server_starts_answers_and_ends(fresh):
     await model.stop()
     pid = pid_of(fresh)
     assert shutdown_server(fresh) == 1
-    assert not folder_of(fresh).is_ours(pid)
+    assert not is_ours(folder_of(fresh), pid)
     assert shutdown_server(fresh) == 0
 
 
@@ -151,7 +152,7 @@ def test_two_processes_share_one_server(fresh):
         end_client(process)
     assert len(urls) == 1
     assert urls != {""}
-    assert folder_of(fresh).is_ours(pid), "the server outlives its clients"
+    assert is_ours(folder_of(fresh), pid), "the server outlives its clients"
 
 
 @real
@@ -176,7 +177,7 @@ async def test_a_server_that_nobody_uses_ends_itself_and_one_in_use_does_not(fre
     await model.start()
     pid = pid_of(fresh)
     await asyncio.sleep(5)
-    assert folder_of(fresh).is_ours(pid), "the lease is held"
+    assert is_ours(folder_of(fresh), pid), "the lease is held"
     await model.stop()
     await until_ended(fresh, pid)
     assert folder_of(fresh).read_state() is None
@@ -212,7 +213,7 @@ async def test_a_running_request_keeps_the_server_without_a_lease(fresh):
 @real
 @pytest.mark.slow
 async def test_a_server_that_is_too_busy_to_answer_is_kept(fresh, monkeypatch):
-    monkeypatch.setattr("reflexion.models.embedded.server._END_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("reflexion.models.embedded.process._END_TIMEOUT_S", 2.0)
     model = EmbeddedModel(MODEL, cache=fresh)
     server = await model.start()
     pid = pid_of(fresh)
@@ -221,7 +222,7 @@ async def test_a_server_that_is_too_busy_to_answer_is_kept(fresh, monkeypatch):
     assert pid_of(fresh) == pid
     await model.stop()
     assert shutdown_server(fresh) == 1, "a stopped process ignores SIGTERM, not SIGKILL"
-    assert not folder_of(fresh).is_ours(pid)
+    assert not is_ours(folder_of(fresh), pid)
 
 
 @real

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from reflexion.models.embedded import shutdown_server
-from reflexion.models.embedded.serve import thread_count
+from reflexion.models.embedded.process import is_ours
+from reflexion.models.embedded.serve import ServerFolder, ServerState, thread_count
 from reflexion.models.embedded.server import _servers
-from reflexion.models.embedded.shared import ServerFolder, ServerState
 
 HOLDER = """
 import sys
 from pathlib import Path
-from reflexion.models.embedded.shared import ServerFolder
+from reflexion.models.embedded.serve import ServerFolder
 ServerFolder(Path(sys.argv[1])).take_lease()
 print("held", flush=True)
 sys.stdin.read()
@@ -84,19 +84,21 @@ def test_the_lease_dies_with_a_killed_client(folder):
     os.close(alone)
 
 
-def test_only_the_command_of_this_very_folder_is_ours(folder, tmp_path):
-    def run(path: str) -> subprocess.Popen[bytes]:
-        mark = ["-m", "reflexion.models.embedded.serve", "--folder", path, "--weights", "x"]
-        return subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", *mark], stdin=subprocess.PIPE)
+def test_only_the_command_of_this_very_folder_is_ours(folder):
+    def run(folder: ServerFolder) -> subprocess.Popen[bytes]:
+        arguments = command(folder, Path("weights.gguf"), "tiny", 300.0)
+        return subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()", *arguments], stdin=subprocess.PIPE
+        )
 
-    ours, others = run(str(folder.path)), run(f"{folder.path}-2")
+    ours, others = run(folder), run(ServerFolder(Path(f"{folder.path}-2")))
     try:
-        assert folder.is_ours(ours.pid)
-        assert not folder.is_ours(others.pid)
+        assert is_ours(folder, ours.pid)
+        assert not is_ours(folder, others.pid)
     finally:
         for process in (ours, others):
             process.communicate(timeout=30)
-    assert not folder.is_ours(ours.pid)
+    assert not is_ours(folder, ours.pid)
 
 
 def test_shutdown_leaves_a_foreign_process_alone(folder, sleeper, tmp_path):
