@@ -1,0 +1,250 @@
+"""Which tests a test file holds, found without running it, and the same file rewritten so that each one reports itself.
+
+One test is: an assert outside of functions, an assert inside `check(candidate)`, a call outside of functions of a
+function that asserts, a `test_*` function, or a `test*` method of a test class. The parent counts them and the process
+that runs them counts again; a test that was collected and did not report is not passed.
+"""
+
+import ast
+from dataclasses import dataclass
+from typing import Literal, cast
+
+Kind = Literal["statement", "function", "method", "check"]
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SWAPPED = {"Eq", "Is"}
+_QUIET = ("unittest.main", "pytest.main", "sys.exit", "exit", "quit", "unittest.TextTestRunner")
+
+
+class TestsInvalid(ValueError):  # noqa: N818 - the name callers catch; it reads as what it says
+    """The tests cannot be used: they do not parse, or there is none among them."""
+
+    __test__ = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """One test found in the file."""
+
+    name: str
+    """The assert or call as one line of source, or the function's name."""
+
+    kind: Kind
+    target: str = ""
+    """For a function, method or check: how it is reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """A test file, understood."""
+
+    tests: tuple[Collected, ...]
+    statements: tuple[ast.stmt, ...]
+    """The file's own statements, rewritten to report to `_judge`."""
+
+    calls_check: bool
+    """The file calls `check` itself."""
+
+    has_check: bool
+    """There is a `check(candidate)`."""
+
+    names: frozenset[str]
+    """Every name that is read anywhere in the file."""
+
+
+def collect(source: str, entry: str = "candidate") -> Collection:
+    """Find the tests of a file.
+
+    Args:
+        source: text of the test file.
+        entry: what the parameter of `check` stands for, as test names are to show it.
+
+    Raises:
+        TestsInvalid: the text is no Python.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        at = f"line {line}: " if line else ""
+        raise TestsInvalid(
+            f"the tests do not parse: {at}{getattr(error, 'msg', error)}; write them as plain Python, "
+            "such as `assert add(1, 2) == 3`"
+        ) from error
+    rewriter = _Rewriter(tree, entry)
+    statements = tuple(rewriter.top_level(tree.body))
+    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return Collection(
+        tests=tuple(rewriter.tests),
+        statements=statements,
+        calls_check=rewriter.calls_check,
+        has_check=any(_is_check(node) for node in tree.body),
+        names=names,
+    )
+
+
+def check_tests(tests: str) -> int:
+    """Count the tests in a text without running it.
+
+    Raises:
+        TestsInvalid: it does not parse (with the line), or holds no test.
+    """
+    count = len(collect(tests).tests)
+    if count == 0:
+        raise TestsInvalid(
+            "there is no test in the text: add at least one assert, a function `test_…`, or `check(candidate)` with asserts"
+        )
+    return count
+
+
+def _is_check(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1
+
+
+def _asserts(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Assert) for inner in ast.walk(node))
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
+def _is_skipped(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    return any(ast.unparse(mark).split("(")[0].endswith(".skip") for mark in node.decorator_list)
+
+
+def _is_test_class(node: ast.ClassDef) -> bool:
+    return node.name.startswith("Test") or any(ast.unparse(base).endswith("TestCase") for base in node.bases)
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.new, node.ctx) if node.id == self.old else node
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Walks the file once: where an assert is a test of its own it is guarded and numbered."""
+
+    def __init__(self, tree: ast.Module, entry: str) -> None:
+        self.tests: list[Collected] = []
+        self.calls_check = False
+        self._entry = entry
+        self._own_test = True
+        self._parameter: str | None = None
+        functions = [node for node in tree.body if isinstance(node, _Function)]
+        self._test_functions = {node.name for node in functions if node.name.startswith("test")}
+        self._check = any(_is_check(node) for node in tree.body)
+        self._asserting = {node.name for node in functions if _asserts(node)} - self._test_functions
+        self._asserting -= {"check"} if self._check else set()
+
+    def top_level(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        rewritten: list[ast.stmt] = []
+        for node in body:
+            if isinstance(node, ast.If) and _is_main_guard(node):
+                rewritten += self.top_level(node.body)
+                continue
+            made = self.visit(node)
+            rewritten += made if isinstance(made, list) else [made]
+        return [ast.fix_missing_locations(node) for node in rewritten]
+
+    def _number(self, name: str, kind: Kind = "statement", target: str = "") -> int:
+        self.tests.append(Collected(name=name, kind=kind, target=target))
+        return len(self.tests) - 1
+
+    def _shown(self, node: ast.expr) -> str:
+        copy = ast.parse(ast.unparse(node), mode="eval").body
+        if self._parameter:
+            copy = _Renamed(self._parameter, self._entry).visit(copy)
+        return ast.unparse(copy)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
+        return self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
+        outer = self._own_test, self._parameter
+        if self._own_test and _is_check(node):
+            self._parameter = node.args.args[0].arg
+            if not _asserts(node):
+                self._number("check", "check")
+        elif self._parameter is None:
+            if self._own_test and node.name.startswith("test") and not _is_skipped(node):
+                self._number(node.name, "function", node.name)
+            self._own_test = False
+        self.generic_visit(node)
+        self._own_test, self._parameter = outer
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        outer, self._own_test = self._own_test, False
+        if outer and _is_test_class(node) and not _is_skipped(node):
+            for method in node.body:
+                if isinstance(method, _Function) and method.name.startswith("test") and not _is_skipped(method):
+                    name = f"{node.name}.{method.name}"
+                    self._number(name, "method", name)
+        self.generic_visit(node)
+        self._own_test = outer
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        if not (self._own_test and isinstance(node.value, ast.Call)):
+            return node
+        called = ast.unparse(node.value.func)
+        if called in self._test_functions or called.startswith(_QUIET):
+            return ast.Pass()
+        if self._check and called == "check":
+            self.calls_check = True
+        if called in self._asserting:
+            return self._guarded(self._number(self._shown(node.value)), [node])
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
+        shown = f"assert {self._shown(node.test)}"
+        body = _spelled_out(node, shown)
+        return self._guarded(self._number(shown), body) if self._own_test else body
+
+    def _guarded(self, number: int, body: list[ast.stmt]) -> ast.stmt:
+        made = ast.parse(
+            f"try:\n    _judge.begin({number})\n    _judge.passed({number})\n"
+            f"except BaseException as _judge_error:\n    _judge.failed({number}, _judge_error)"
+        ).body[0]
+        guard = cast("ast.Try", made)
+        guard.body[1:1] = body
+        return guard
+
+
+def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
+    """Write an assert as statements that keep both sides of its comparison, to say what came out and what was wanted."""
+    test, message = node.test, node.msg or ast.Constant(None)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        sides = [("_judge_left", test.left), ("_judge_right", test.comparators[0])]
+        compared = ast.Compare(_read("_judge_left"), test.ops, [_read("_judge_right")])
+        operator = type(test.ops[0]).__name__
+        values = ["_judge_left", "_judge_right"]
+        if operator in _SWAPPED and isinstance(test.left, ast.Constant) and not isinstance(sides[1][1], ast.Constant):
+            values.reverse()
+        condition: ast.expr = compared
+    else:
+        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+        sides = [("_judge_left", cast("ast.UnaryOp", test).operand if negated else test)]
+        operator, values = ("false" if negated else "true"), ["_judge_left"]
+        condition = ast.UnaryOp(ast.Not(), _read("_judge_left")) if negated else _read("_judge_left")
+    failure = ast.Call(
+        ast.Attribute(_read("_judge"), "failure", ast.Load()),
+        [ast.Constant(shown), ast.Constant(operator), message, *(_read(name) for name in values)],
+        [],
+    )
+    statements: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in sides]
+    statements.append(ast.If(ast.UnaryOp(ast.Not(), condition), [ast.Raise(failure)], []))
+    return [ast.copy_location(statement, node) for statement in statements]
+
+
+def _read(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())

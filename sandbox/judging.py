@@ -1,0 +1,134 @@
+"""Judges a candidate by its tests: what the world calls, and the conclusion from how two processes ended."""
+
+import ast
+import asyncio
+import builtins
+import signal
+import threading
+from typing import Any
+
+from reflexion.sandbox.boot import REFUSED
+from reflexion.sandbox.collect import Collection, TestsInvalid, collect
+from reflexion.sandbox.gate import gate
+from reflexion.sandbox.layers import Unavailable, available_layers
+from reflexion.sandbox.pair import Ending, run_pair
+from reflexion.sandbox.records import Limits, TestResult, Verdict
+
+_STARVED = 0.2
+"""Share of the wall time without a CPU, although ready to run, from which on a timeout is the machine's fault."""
+
+
+async def judge(candidate: str, tests: str, *, entry: str | None = None, limits: Limits = Limits()) -> Verdict:  # noqa: B008
+    """Run a candidate against its tests, each in a locked process of its own.
+
+    The process with the candidate sees call arguments only. The process with the tests sends the verdict, and it
+    counts only if every test that the text holds has reported. A wall timeout of processes that were kept waiting
+    for a CPU is tried once more with nothing else running here.
+
+    Args:
+        candidate: Python source under test; nobody trusts it.
+        tests: Python source of the tests (see `check_tests` for what counts as one).
+        entry: the function that `check(candidate)` is called with; by default the last one the candidate defines.
+        limits: time, memory and output.
+    """
+    try:
+        collection = collect(tests, entry or "candidate")
+    except TestsInvalid as error:
+        return Verdict(state="tests_invalid", message=str(error))
+    if not collection.tests:
+        return Verdict(state="no_tests", message="the tests hold no assert and no test function, so nothing was run")
+    name = entry or (_last_function(candidate) if _needs_entry(collection) else "")
+    collection = collect(tests, name or "candidate")
+    try:
+        layers = await asyncio.to_thread(available_layers)
+        async with gate().shared():
+            ending = await _run(candidate, tests, name, limits, layers)
+        if ending.wall_timeout and ending.starved_s > _STARVED * ending.wall_s:
+            async with gate().alone():
+                ending = await _run(candidate, tests, name, limits, layers)
+    except (Unavailable, OSError) as error:
+        return Verdict(state="unavailable", message=str(error), collected=len(collection.tests))
+    return _verdict(ending, collection, limits, layers)
+
+
+async def _run(candidate: str, tests: str, entry: str, limits: Limits, layers: tuple[str, ...]) -> Ending:
+    """Run the pair in a thread; when cancelled, end it and leave no process behind."""
+    stop = threading.Event()
+    running = asyncio.ensure_future(
+        asyncio.to_thread(run_pair, candidate, tests, entry, limits=limits, layers=layers, stop=stop)
+    )
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([running])
+        raise
+
+
+def _needs_entry(collection: Collection) -> bool:
+    return collection.has_check or "candidate" in collection.names
+
+
+def _last_function(candidate: str) -> str:
+    """Name the last function that the candidate defines, one that replaces a builtin only if there is no other."""
+    try:
+        body = ast.parse(candidate).body
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    likely = [name for name in names if not hasattr(builtins, name) and name not in ("main", "check")]
+    return ([""] + names + [name for name in likely if not name.startswith(("_", "test_"))])[-1]
+
+
+def _verdict(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
+    state, message = _conclusion(ending, collection, limits)
+    reported = (ending.verdict or {}).get("results", [])
+    results = tuple(
+        TestResult(
+            name=test.name, **{key: result[key] for key in ("passed", "got", "wanted", "message") if key in result}
+        )
+        for test, result in zip(collection.tests, reported, strict=False)
+    )
+    return Verdict(
+        state=state,
+        results=results,
+        collected=len(collection.tests),
+        message=message,
+        output=ending.output,
+        layers=layers,
+        wall_s=ending.wall_s,
+    )
+
+
+def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple[Any, str]:
+    during = ""
+    if ending.under_way is not None:
+        during = f" during `{collection.tests[ending.under_way].name}`"
+    if ending.wall_timeout:
+        used = sum(ending.cpu_s)
+        return "timeout", f"no end after {limits.wall_s:g} s of wall time{during} ({used:.1f} s of them CPU time)"
+    if ending.flooded:
+        return "crashed", f"killed{during}: it printed without end"
+    if any(_out_of_cpu(code, used, limits) for code, used in zip(ending.exit_codes, ending.cpu_s, strict=True)):
+        return "timeout", f"more than {limits.cpu_s:g} s of CPU time used{during}"
+    if REFUSED in ending.exit_codes and (ending.verdict is None or ending.verdict["state"] == "unavailable"):
+        return "unavailable", ending.output or ending.tester_output
+    if ending.verdict is None:
+        why = ending.tester_output.strip().splitlines()[-1:] or [f"exit code {ending.exit_codes[1]}"]
+        return "crashed", f"the process with the tests ended without a verdict{during}: {why[0]}"
+    state, message = ending.verdict["state"], ending.verdict["message"]
+    if state == "unavailable":
+        return state, f"{message}: {ending.output}"
+    if state == "crashed" or (state == "candidate_failed" and ending.exit_codes[0] not in (0, None)):
+        message = f"{message}{during} ({_cause(ending.exit_codes[0])})"
+    return state, message
+
+
+def _out_of_cpu(code: int | None, used: float, limits: Limits) -> bool:
+    return code == -signal.SIGXCPU or (code == -signal.SIGKILL and used >= limits.cpu_s)
+
+
+def _cause(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    return f"signal {signal.Signals(-code).name}"

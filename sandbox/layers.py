@@ -1,0 +1,51 @@
+"""Which protections this platform has, found out by putting them on in a process that does nothing else."""
+
+import contextlib
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from reflexion.sandbox.child import Child, child_limits
+from reflexion.sandbox.lockdown import LAYERS
+from reflexion.sandbox.records import Limits
+
+ALWAYS = ("process", "environment")
+"""An own process and session, and an empty environment with a bare interpreter: wherever processes can be started."""
+
+
+class Unavailable(RuntimeError):
+    """The sandbox cannot start a process here."""
+
+
+@cache
+def available_layers() -> tuple[str, ...]:
+    """Name the protections that judgements run under here; the answer is kept. Starts a process: not for an event loop.
+
+    Raises:
+        Unavailable: no process can be started or it cannot limit itself.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True) as folder:
+            limits = child_limits(Limits(), counts_processes=True)
+            child = Child({"limits": limits}, ("syscalls", "lockdown"), Path(folder))
+            with contextlib.closing(child):
+                answer = child.output.read(65_536)
+                while more := child.output.read(65_536):
+                    answer += more
+        usable = json.loads(answer)
+    except (OSError, AttributeError, ImportError, ValueError) as error:
+        raise Unavailable(
+            f"code cannot be run apart here ({error}); unit tests need Linux or macOS, for instance in a container"
+        ) from error
+    return (*ALWAYS, *usable)
+
+
+def missing_layers() -> tuple[str, ...]:
+    """Name the protections that this platform lacks.
+
+    Raises:
+        Unavailable: no process can be started.
+    """
+    available = available_layers()
+    return tuple(layer for layer in (*ALWAYS, *LAYERS) if layer not in available)

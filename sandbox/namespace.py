@@ -1,0 +1,151 @@
+"""What the tests see of the candidate by name, and what the candidate may do with objects of the tests."""
+
+import ast
+import builtins
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from reflexion.sandbox.peer import HandoverError, Peer
+
+MODULE_OF_CANDIDATE = 0
+"""The candidate's module is the first object that its process numbers."""
+
+BUILTINS = frozenset(vars(builtins))
+
+_NEVER_GIVEN = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType, Peer)
+_WITHOUT_ATTRIBUTES = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.GeneratorType,
+    types.CoroutineType,
+    types.AsyncGeneratorType,
+)
+_HARMLESS_NAMES = ("__name__", "__qualname__", "__doc__")
+_OTHER_LIBRARIES = ("pytest", "unittest", "hypothesis", "numpy", "pandas", "scipy", "sympy", "torch", "requests")
+
+
+class Guard:
+    """Lets the candidate use the objects it was given as arguments, and reach nothing else of the tests from them."""
+
+    def __init__(self) -> None:
+        self._given: dict[int, Any] = {}
+
+    def __call__(self, value: Any, operation: str, args: tuple[Any, ...]) -> None:
+        """Refuse by raising; `export` is this side handing the object over."""
+        if operation == "export":
+            if isinstance(value, _NEVER_GIVEN):
+                raise HandoverError(f"the candidate cannot be given a {type(value).__name__}")
+            self._given[id(value)] = value
+            return
+        of_the_tests = isinstance(value, type) and value.__module__ == "tests"
+        if id(value) not in self._given and not of_the_tests:
+            raise PermissionError("the tests did not hand this object over")
+        if operation in ("get", "set", "del") and not (operation == "get" and args[0] in _HARMLESS_NAMES):
+            name = args[0]
+            if not isinstance(name, str) or name.startswith("_") or isinstance(value, _WITHOUT_ATTRIBUTES):
+                raise AttributeError(f"the candidate may not reach {name!r} of an object of the tests")
+
+
+class Namespace(dict[str, Any]):
+    """The globals of the tests: a name they do not define is the candidate's, read anew each time it is used.
+
+    Args:
+        read: gives the candidate's value of a name, or raises KeyError.
+        modules: standard modules that the candidate imports under their own name; the tests get their own.
+    """
+
+    def __init__(self, read: Callable[[str], Any], modules: Iterable[str]) -> None:
+        super().__init__(__name__="tests")
+        self._read = read
+        self._modules = frozenset(modules) & sys.stdlib_module_names
+        self._broken: dict[str, str] = {}
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._broken:
+            raise NameError(f"{name!r} is not usable: {self._broken[name]}")
+        if name in self._modules:
+            return importlib.import_module(name)
+        return self._read(name)
+
+    def spoil(self, statement: ast.stmt, why: str) -> None:
+        """Take away what a failed statement was to set or change, so that no test passes on a stale value."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                value = self.get(node.id)
+                if isinstance(node.ctx, ast.Load) and (node.id not in self or callable(value) or _is_module(value)):
+                    continue
+                self.pop(node.id, None)
+                self._broken[node.id] = why
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType)
+
+
+def reader(peer: Peer, names: Iterable[str], entry: str, read_by_tests: frozenset[str]) -> Callable[[str], Any]:
+    """Make the function that reads the candidate's names.
+
+    A candidate that also defines `abs` must not decide what `abs` means in the tests. A replaced builtin is theirs
+    only where it is the entry, or where the tests read no other name of the candidate and so are about it.
+
+    Args:
+        peer: the way to the candidate.
+        names: what its module defines.
+        entry: what `candidate` stands for; empty if the tests name what they call.
+        read_by_tests: every name in the tests.
+    """
+    defined = frozenset(name for name in names if not name.startswith("_judge"))
+    subjects = read_by_tests & defined
+    replaced = frozenset((entry,)) if entry or not subjects <= BUILTINS else subjects
+
+    def read(name: str) -> Any:
+        wanted = entry if name == "candidate" and entry and name not in defined else name
+        if wanted not in defined or (wanted in BUILTINS and wanted not in replaced):
+            raise KeyError(name)
+        return peer.request("get", MODULE_OF_CANDIDATE, wanted)
+
+    return read
+
+
+class _CandidateModule(types.ModuleType):
+    """What `from solution import f` imports from."""
+
+    def __init__(self, name: str, names: list[str], peer: Peer) -> None:
+        super().__init__(name)
+        self.__dict__.update({"__all__": names, "__peer": peer})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__dict__["__all__"]:
+            raise AttributeError(f"the candidate does not define {name!r}")
+        return self.__dict__["__peer"].request("get", MODULE_OF_CANDIDATE, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            self.__dict__["__peer"].request("set", MODULE_OF_CANDIDATE, name, value)
+
+
+def _foreign_imports(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in (inner for statement in statements for inner in ast.walk(statement)):
+        if isinstance(node, ast.ImportFrom):
+            node.level = 0
+            node.module = node.module or "candidate"
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def stand_in_for_imports(statements: Iterable[ast.stmt], names: list[str], peer: Peer) -> None:
+    """Let the candidate answer to whatever module name the tests import it by."""
+    public = [name for name in names if not name.startswith("_")]
+    for module in _foreign_imports(statements):
+        top = module.partition(".")[0]
+        if top in sys.stdlib_module_names or top in _OTHER_LIBRARIES:
+            continue
+        for name in {top, module}:
+            sys.modules[name] = _CandidateModule(name, public, peer)

@@ -1,0 +1,201 @@
+"""Runs a candidate's process and the tests' process together until the verdict, the limits or a cancellation."""
+
+import contextlib
+import json
+import os
+import secrets
+import selectors
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from reflexion.sandbox.capture import HeadAndTail
+from reflexion.sandbox.child import MODULES, NEEDED_BY_CANDIDATE, Child, child_limits
+from reflexion.sandbox.records import Limits
+
+_FLOOD = 256
+"""Output beyond this many times what is kept ends the run: reading on would only cost time."""
+
+_VERDICT_BYTES = 8 << 20
+_LOOK_UP_S = 0.1
+"""Seconds between looks at whether the run is to be stopped."""
+
+_GRACE_S = 0.3
+"""Seconds for a process to end by itself once the other is gone, so that its exit code tells why."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a pair of processes ended, before anybody has drawn a conclusion."""
+
+    verdict: dict[str, Any] | None = None
+    """The last line with the right token that closes the run: `state`, `message`, `results`."""
+
+    under_way: int | None = None
+    """Number of the test that was started last."""
+
+    wall_timeout: bool = False
+    cancelled: bool = False
+    flooded: bool = False
+    output: str = ""
+    tester_output: str = ""
+    exit_codes: tuple[int | None, int | None] = (None, None)
+    """Of the candidate's and the tests' process; minus the signal that ended it."""
+
+    cpu_s: tuple[float, float] = (0.0, 0.0)
+    starved_s: float = 0.0
+    """Seconds that a process was ready to run and had no CPU."""
+
+    wall_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _VerdictLines:
+    token: str
+    ending: Ending
+    _pending: bytearray = field(default_factory=bytearray)
+    _seen: int = 0
+
+    def feed(self, data: bytes) -> None:
+        self._seen += len(data)
+        if self._seen > _VERDICT_BYTES:
+            return
+        *lines, rest = bytes(self._pending + data).split(b"\n")
+        self._pending = bytearray(rest)
+        for line in lines:
+            with contextlib.suppress(ValueError, AttributeError):
+                message = json.loads(line)
+                if not secrets.compare_digest(str(message.pop("token", "")), self.token):
+                    continue
+                if "now" in message:
+                    self.ending.under_way = message["now"]
+                else:
+                    self.ending.verdict = message
+
+
+def run_pair(
+    candidate: str, tests: str, entry: str, *, limits: Limits, layers: tuple[str, ...], stop: threading.Event
+) -> Ending:
+    """Judge in two processes; blocks until both are gone.
+
+    Args:
+        candidate: source of the code under test.
+        tests: source of the tests.
+        entry: what `candidate` means in the tests; may be empty.
+        limits: for each process, and the wall clock for both.
+        layers: protections that must be put on.
+        stop: set by another thread to end the run.
+
+    Raises:
+        OSError: a process could not be started.
+    """
+    with contextlib.ExitStack() as stack:
+        root = stack.enter_context(tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True))
+        folders = [Path(root, name) for name in ("candidate", "tests")]
+        for folder in folders:
+            folder.mkdir(mode=0o700)
+        started = time.monotonic()
+        pair = _Pair(candidate, tests, entry, limits, layers, folders, stack)
+        ending = Ending()
+        pair.watch(ending, started + limits.wall_s, stop)
+        pair.finish(ending)
+        ending.wall_s = time.monotonic() - started
+    return ending
+
+
+class _Pair:
+    def __init__(
+        self,
+        candidate: str,
+        tests: str,
+        entry: str,
+        limits: Limits,
+        layers: tuple[str, ...],
+        folders: list[Path],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        cannot_fork = "seccomp" in layers
+        common = {"layers": layers, "limits": child_limits(limits, counts_processes=not cannot_fork)}
+        self._token = secrets.token_hex(16)
+        self._limits = limits
+        verdict, verdict_writer = _pipe(stack)
+        self._verdict = verdict
+        with contextlib.ExitStack() as handed_over:
+            (asked, ask), (answered, answer) = _pipe(handed_over), _pipe(handed_over)
+            self._candidate = Child(
+                {
+                    **common,
+                    "main": "candidate_main",
+                    "candidate": candidate,
+                    "reader": asked.fileno(),
+                    "writer": answer.fileno(),
+                },
+                NEEDED_BY_CANDIDATE,
+                folders[0],
+                (asked.fileno(), answer.fileno()),
+                cannot_fork=cannot_fork,
+            )
+            stack.callback(self._candidate.close)
+            kept = {"reader": answered.fileno(), "writer": ask.fileno(), "verdict": verdict_writer.fileno()}
+            self._tester = Child(
+                {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry, **kept},
+                MODULES,
+                folders[1],
+                tuple(kept.values()),
+                cannot_fork=cannot_fork,
+            )
+            stack.callback(self._tester.close)
+        verdict_writer.close()
+        self._output = HeadAndTail(limits.output_bytes)
+        self._tester_output = HeadAndTail(4096)
+
+    def watch(self, ending: Ending, deadline: float, stop: threading.Event) -> None:
+        """Read what comes until the tests' process is done, and a little longer for the candidate's last output."""
+        flood = self._limits.output_bytes * _FLOOD
+        feeds: dict[int, Callable[[bytes], None]] = {
+            self._verdict.fileno(): _VerdictLines(self._token, ending).feed,
+            self._candidate.output.fileno(): self._output.feed,
+            self._tester.output.fileno(): self._tester_output.feed,
+        }
+        closing = False
+        with selectors.DefaultSelector() as selector:
+            for descriptor, feed in feeds.items():
+                selector.register(descriptor, selectors.EVENT_READ, feed)
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                ending.wall_timeout = left <= 0 and not closing
+                ending.cancelled = stop.is_set()
+                ending.flooded = self._output.seen > flood
+                if left <= 0 or ending.cancelled or ending.flooded:
+                    return
+                for key, _ in selector.select(min(left, _LOOK_UP_S)):
+                    data = os.read(key.fd, 65_536)
+                    key.data(data)
+                    if not data:
+                        selector.unregister(key.fd)
+                        if key.fd == self._verdict.fileno():
+                            closing, deadline = True, min(deadline, time.monotonic() + _GRACE_S)
+
+    def finish(self, ending: Ending) -> None:
+        """End both processes and note what they leave behind."""
+        children = (self._candidate, self._tester)
+        ending.starved_s = max(child.starved_s() for child in children)
+        if ending.verdict is None or ending.verdict["state"] != "ran":
+            # A process that the CPU limit kills has closed its pipes a moment before its end can be seen.
+            for child in children:
+                child.ended(0 if ending.wall_timeout or ending.flooded or ending.cancelled else _GRACE_S)
+        for child in children:
+            child.close()
+        ending.output, ending.tester_output = self._output.text(), self._tester_output.text()
+        ending.exit_codes = (self._candidate.exit_code, self._tester.exit_code)
+        ending.cpu_s = (self._candidate.cpu_s, self._tester.cpu_s)
+
+
+def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
+    reader, writer = os.pipe()
+    return stack.enter_context(FileIO(reader, "r")), stack.enter_context(FileIO(writer, "w"))

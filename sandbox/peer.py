@@ -1,0 +1,145 @@
+"""The two sandboxed processes call each other: one request at a time, and calls back while a request is under way.
+
+A request names an operation on an object of the other side. Mutable plain arguments come back with what was done to
+them, so that a function that sorts a list in place has sorted the caller's list.
+"""
+
+import asyncio
+import copy
+import threading
+from typing import Any
+
+from reflexion.sandbox import mirror, wire
+from reflexion.sandbox.objects import PLAIN_CONTAINERS, Objects, Policy
+
+
+class HandoverError(Exception):
+    """A value could not be handed to the candidate or back."""
+
+
+class Peer:
+    """One end of the connection.
+
+    Args:
+        reader: file descriptor to read from.
+        writer: file descriptor to write to.
+        may: raises if the other side may not do an operation on an object of this side.
+        trusting: the other side may name anything of the standard library, to be used here.
+    """
+
+    def __init__(self, reader: int, writer: int, may: Policy, *, trusting: bool) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._may = may
+        self.objects = Objects(self, may, trusting=trusting)
+        self._codec = self.objects.codec
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def request(self, operation: str, target: int, *args: Any, **kwargs: Any) -> Any:
+        """Have an operation done on the other side's object of that number.
+
+        Raises:
+            PeerGone: the other process is no longer there.
+            HandoverError: an argument or the result cannot travel.
+            BaseException: what the operation raised there.
+        """
+        passed = [*args, *kwargs.values()]
+        with self._lock:
+            try:
+                encoded = [self._codec.encode(value) for value in passed]
+                wire.send(self._writer, {"op": operation, "on": target, "args": encoded, "names": list(kwargs)})
+            except wire.WireError as error:
+                raise HandoverError(f"an argument cannot be handed over: {error}") from None
+            reply = self._reply()
+            for position, state in reply.get("changed", ()):
+                wire.restore(passed[position], self._codec.decode(state))
+            if "untold" in reply:
+                raise HandoverError(str(reply["untold"]))
+            if "raised" in reply:
+                raise self._codec.decode(reply["raised"])
+            return passed[reply["same"]] if "same" in reply else self._codec.decode(reply["result"])
+
+    def _reply(self) -> dict[str, Any]:
+        while True:
+            message = wire.receive(self._reader)
+            if not isinstance(message, dict):
+                raise wire.PeerGone
+            if "op" not in message:
+                return message
+            self._answer(message)
+
+    def serve(self) -> None:
+        """Answer requests until the other side is gone.
+
+        Raises:
+            PeerGone: it is.
+        """
+        while True:
+            self._answer(wire.receive(self._reader))
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        passed: list[Any] = []
+        try:
+            passed = [self._codec.decode(value) for value in message["args"]]
+            target = self.objects.owned(message["on"])
+            split = len(passed) - len(message["names"])
+            named = dict(zip(message["names"], passed[split:], strict=True))
+            self._may(target, message["op"], tuple(passed))
+            result = self._perform(message["op"], target, passed[:split], named)
+            reply = self._result(result, passed)
+        except wire.PeerGone:
+            raise
+        except wire.WireError as error:
+            reply = {"untold": f"the result cannot be handed over: {error}"}
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who asked
+            reply = {"raised": self._codec.encode(error)}
+        try:
+            reply["changed"] = self._changes(message["args"], passed)
+            wire.send(self._writer, reply)
+        except wire.WireError as error:
+            wire.send(self._writer, {"untold": f"the result cannot be handed over: {error}"})
+
+    def _result(self, result: Any, passed: list[Any]) -> dict[str, Any]:
+        for position, value in enumerate(passed):
+            if result is value and type(value) in wire.MUTABLE:
+                return {"same": position}
+        return {"result": self._codec.encode(result)}
+
+    def _changes(self, sent: list[Any], passed: list[Any]) -> list[Any]:
+        now = [(at, self._codec.encode(value)) for at, value in enumerate(passed) if type(value) in wire.MUTABLE]
+        return [(at, state) for at, state in now if state != sent[at]]
+
+    def _perform(self, operation: str, target: Any, args: list[Any], named: dict[str, Any]) -> Any:
+        match operation:
+            case "call":
+                return target(*args, **named)
+            case "get":
+                return getattr(target, *args)
+            case "set":
+                return setattr(target, *args)
+            case "del":
+                return delattr(target, *args)
+            case "equal":
+                return mirror.is_same(target, *args)
+            case "contains":
+                return mirror.holds(target, *args)
+            case "plain":
+                return next(kind(target) for kind in PLAIN_CONTAINERS if isinstance(target, kind))
+            case "copy":
+                return copy.copy(target)
+            case "deepcopy":
+                return copy.deepcopy(target)
+            case "await":
+                return self._await(target)
+            case _ if operation in mirror.SPECIAL:
+                return getattr(type(target), operation)(target, *args)
+        raise ValueError(f"no operation {operation!r}")
+
+    def _await(self, awaitable: Any) -> Any:
+        async def waited() -> Any:
+            return await awaitable
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(waited())
