@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ CONTEXT_TOKENS = 4096
 """Per slot, prompt and reply together. A task with tests, a lesson and a plan is under 2,000 tokens, and two
 cores read a full window for half a minute. Costs 12 kB (0.5B) or 28 kB (1.5B) of memory a token."""
 CONNECTIONS = 64
-"""A request holds an HTTP thread while it waits for a slot, so fewer would keep cancelled ones waiting unseen."""
+"""HTTP threads. A request holds one while it waits for a slot; with none free not even a refusal is sent."""
 PROMPT_CACHE_MIB = 256
 LOG_LIMIT_BYTES = 1 << 20
 _TICK_S = 0.5
@@ -42,7 +42,7 @@ class ServerState:
     url: str
     """Without /v1."""
     pid: int
-    api_key: str
+    api_key: str = field(repr=False)
     model: str
     started: float
     """Seconds since the epoch."""
@@ -117,7 +117,7 @@ class ServerFolder:
 
 def thread_count(cores: int) -> int:
     """Return how many threads compute: one core stays free for the clients where there are more than two."""
-    return max(1, cores - 1 if cores > 2 else cores)
+    return cores - 1 if cores > 2 else cores
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
@@ -24,7 +24,7 @@ class LocalServer:
 
     base_url: str
     """Ends in /v1."""
-    api_key: str
+    api_key: str = field(repr=False)
     model: str
 
 
@@ -122,12 +122,12 @@ class EmbeddedModel:
 
 
 def is_installed() -> bool:
-    """Say whether an embedded model can be served without anything from the network."""
+    """Say whether an embedded model can be served without anything from the network; reads the disk."""
     return _has_llama() and installed_model() is not None
 
 
 def installed_model(cache: Path | None = None) -> str | None:
-    """Return the name of the largest model whose weights are on this machine, or None."""
+    """Return the name of the largest model whose weights are on this machine, or None; reads the disk."""
     folder = _cache(cache)
     return next((weights.name for weights in _weights.MODELS if _weights.is_present(weights, folder)), None)
 
@@ -152,7 +152,8 @@ def _has_llama() -> bool:
 
 
 def _cache(cache: Path | None) -> Path:
-    return (cache or user_cache_path("reflexion")).absolute()
+    # One spelling: a server is known by the folder in its command.
+    return (cache or user_cache_path("reflexion")).resolve()
 
 
 def _servers(cache: Path) -> Path:

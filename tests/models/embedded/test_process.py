@@ -3,11 +3,12 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from reflexion.models.embedded import shutdown_server
-from reflexion.models.embedded.process import is_ours
+from reflexion.models.embedded import LocalServer, shutdown_server
+from reflexion.models.embedded.process import command, is_ours
 from reflexion.models.embedded.serve import ServerFolder, ServerState, thread_count
 from reflexion.models.embedded.server import _servers
 
@@ -18,6 +19,16 @@ from reflexion.models.embedded.serve import ServerFolder
 ServerFolder(Path(sys.argv[1])).take_lease()
 print("held", flush=True)
 sys.stdin.read()
+"""
+
+WRITER = """
+import os
+from reflexion.models.embedded import serve
+os.write(2, b"x" * (serve.LOG_LIMIT_BYTES + 1))
+serve._bound_log()
+os.write(2, b"short, ")
+serve._bound_log()
+os.write(2, b"long emptied")
 """
 
 
@@ -55,6 +66,18 @@ def test_a_state_that_cannot_be_read_is_none(folder, text):
     (file,) = folder.path.glob("state*")
     file.write_text(text)
     assert folder.read_state() is None
+
+
+def test_a_key_is_not_shown():
+    assert "secret" not in repr(state(7))
+    assert "secret" not in repr(LocalServer(base_url="http://127.0.0.1:9/v1", api_key="secret", model="tiny"))
+
+
+def test_the_log_is_emptied_when_it_grows_too_long(tmp_path):
+    log = tmp_path / "server.log"
+    with log.open("ab") as file:
+        subprocess.run([sys.executable, "-c", WRITER], stderr=file, check=True)
+    assert log.read_text() == "short, long emptied"
 
 
 def test_clients_share_the_lease_and_the_server_waits_for_the_last(folder):

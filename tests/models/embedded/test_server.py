@@ -322,6 +322,17 @@ async def test_without_llama_the_error_names_the_extra(tmp_path, monkeypatch):
 
 
 @real
+@pytest.mark.slow
+async def test_a_cache_reached_through_a_link_has_the_same_server(fresh, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(fresh)
+    model, other = EmbeddedModel(MODEL, cache=fresh), EmbeddedModel(MODEL, cache=link)
+    assert await model.start() == await other.start()
+    await model.stop()
+    await other.stop()
+
+
+@real
 def test_installed_weights_are_found(tmp_path):
     assert installed_model(tmp_path) is not None
     assert is_installed()
