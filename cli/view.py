@@ -39,7 +39,7 @@ class Progress:
         if self._in_text:
             self._console.print()
             self._in_text = False
-        self._console.print(Text(text, style=style), highlight=False)
+        self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
     def _started(self, event: dict[str, Any]) -> None:
         verb = "goes on" if event["resumed"] else "starts"
@@ -117,7 +117,7 @@ def print_summary(result: Result, console: Console) -> None:
         f"{result.duration_s:.1f} s, thread {result.thread_id}"
     )
     for line in lines:
-        console.print(Text(line), highlight=False)
+        console.print(Text(line), highlight=False, soft_wrap=True)
 
 
 def _first_line(text: str) -> str:
