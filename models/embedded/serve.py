@@ -82,7 +82,7 @@ class ServerFolder:
         """Forget the recorded server."""
         self._state.unlink(missing_ok=True)
 
-    def log_tail(self, limit: int = 500) -> str:
+    def log_tail(self, limit: int = 1500) -> str:
         """Return the last `limit` characters of the log, empty where there is none."""
         with suppress(OSError):
             return self.log.read_text(encoding="utf-8", errors="replace")[-limit:].strip()
@@ -170,8 +170,12 @@ def _load(weights: Path, model: str, key: str) -> Any:
     params.no_extra_bufts = True
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = thread_count(cores)
-    params.verbosity = 0
-    return xllamacpp.Server(params)
+    params.verbosity = 1  # errors only: more would write prompts into the log
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        # What is wrong stands in the log above this line; a traceback would only push it out of the error text.
+        sys.exit(f"llama.cpp cannot serve {weights}: {error}")
 
 
 def _serve_until_idle(server: Any, folder: ServerFolder, idle_s: float) -> None:
