@@ -91,7 +91,7 @@ def check_tests(tests: str) -> int:
     count = len(collect(tests).tests)
     if count == 0:
         raise TestsInvalid(
-            "there is no test in the text: add at least one assert, a function `test_…`, or `check(candidate)` with asserts"
+            "there is no test in the text: add an assert, a function `test_…`, or `check(candidate)` with asserts"
         )
     return count
 
@@ -228,7 +228,8 @@ def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
         compared = ast.Compare(_read("_judge_left"), test.ops, [_read("_judge_right")])
         operator = type(test.ops[0]).__name__
         values = ["_judge_left", "_judge_right"]
-        if operator in _SWAPPED and isinstance(test.left, ast.Constant) and not isinstance(sides[1][1], ast.Constant):
+        constant = [isinstance(side, ast.Constant) for _, side in sides]
+        if operator in _SWAPPED and constant == [True, False]:  # `3 == f(1)`: what is wanted stands first
             values.reverse()
         condition: ast.expr = compared
     else:

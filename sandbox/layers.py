@@ -14,7 +14,7 @@ ALWAYS = ("process", "environment")
 """An own process and session, and an empty environment with a bare interpreter: wherever processes can be started."""
 
 
-class Unavailable(RuntimeError):
+class Unavailable(RuntimeError):  # noqa: N818 - it names the state of the sandbox, as `Verdict.state` does
     """The sandbox cannot start a process here."""
 
 

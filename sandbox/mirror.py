@@ -10,21 +10,23 @@ candidate from answering for itself what a test asks about it:
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-BY_REQUEST = tuple(
-    f"__{name}__"
-    for name in (
-        "len iter next reversed getitem setitem delitem enter exit aiter anext aenter aexit str repr format hash"
-    ).split()
+
+def _dunder(names: str) -> tuple[str, ...]:
+    return tuple(f"__{name}__" for name in names.split())
+
+
+BY_REQUEST = _dunder(
+    "len iter next reversed getitem setitem delitem enter exit aiter anext aenter aexit str repr format hash"
 )
-CONVERSIONS = tuple(f"__{name}__" for name in "bool float int index complex round abs trunc floor ceil".split())
-ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
-_ARITHMETIC = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
-ARITHMETIC = (
-    *(f"__{side}{name}__" for name in _ARITHMETIC for side in ("", "r", "i") if (side, name) != ("i", "divmod")),
-    *("__neg__", "__pos__", "__invert__"),
+CONVERSIONS = _dunder("bool float int index complex round abs trunc floor ceil")
+ORDER = _dunder("lt le gt ge")
+ARITHMETIC = _dunder(
+    "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor "
+    "radd rsub rmul rmatmul rtruediv rfloordiv rmod rdivmod rpow rlshift rrshift rand ror rxor "
+    "iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor neg pos invert"
 )
 SPECIAL = frozenset((*BY_REQUEST, *CONVERSIONS, *ORDER, *ARITHMETIC, "__call__", "__contains__", "__await__"))
 """Special methods that a stand-in can have."""
@@ -45,38 +47,40 @@ def _ask(stand_in: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
     return peer.request(operation, number, *args, **kwargs)
 
 
+def _ask_class(cls: type, operation: str, *args: Any, **kwargs: Any) -> Any:
+    peer, number = cls.__dict__[MARK]
+    return peer.request(operation, number, *args, **kwargs)
+
+
 class MirrorMeta(type):
     """The class of mirrored classes: calls, class attributes and enum access go to the original class."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "MirrorMeta":
+        """Make a mirrored class, but none that the tests derive from one."""
         if bases and MARK not in namespace:
             raise TypeError(f"tests cannot subclass the candidate's {bases[0].__name__}: it lives in another process")
         return super().__new__(cls, name, bases, namespace)
 
-    def _ask(cls, operation: str, *args: Any, **kwargs: Any) -> Any:
-        peer, number = cls.__dict__[MARK]
-        return peer.request(operation, number, *args, **kwargs)
-
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls._ask("call", *args, **kwargs)
+        return _ask_class(cls, "call", *args, **kwargs)
 
     def __getattr__(cls, name: str) -> Any:
-        return cls._ask("get", name)
+        return _ask_class(cls, "get", name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        cls._ask("set", name, value)
+        _ask_class(cls, "set", name, value)
 
     def __iter__(cls) -> Any:
-        return cls._ask("__iter__")
+        return _ask_class(cls, "__iter__")
 
     def __len__(cls) -> int:
-        return int(cls._ask("__len__"))
+        return int(_ask_class(cls, "__len__"))
 
     def __getitem__(cls, key: Any) -> Any:
-        return cls._ask("__getitem__", key)
+        return _ask_class(cls, "__getitem__", key)
 
     def __contains__(cls, item: Any) -> bool:
-        return cls._ask("contains", item) is True
+        return _ask_class(cls, "contains", item) is True
 
     def __bool__(cls) -> bool:
         return True
@@ -175,9 +179,9 @@ def _contains(self: Any, item: Any) -> bool:
     return _ask(self, "contains", item) is True
 
 
-def _await(self: Any) -> Any:
+def _await(self: Any) -> Generator[Any, Any, Any]:
+    yield from ()  # makes it the generator that `await` wants
     return _ask(self, "await")
-    yield  # makes it the generator that `await` wants
 
 
 def _methods(special: list[str]) -> dict[str, Any]:
@@ -219,11 +223,8 @@ def mirror_class(
     born = [base for base in bases if not isinstance(base, MirrorMeta)]
     mirrored = [base for base in bases if isinstance(base, MirrorMeta)]
     namespace: dict[str, Any] = {MARK: (peer, number), "__plain__": holds_plain, "__module__": "candidate"}
-    if born:
-        kept = [entry for entry in special if entry in ("__call__", "__str__", "__repr__")]
-    else:
-        kept = special
-    namespace |= _methods(kept)
+    # What is born from a plain type behaves as that type does here: it must not answer for itself.
+    namespace |= _methods([entry for entry in special if not born or entry in ("__call__", "__str__", "__repr__")])
     namespace["__doc__"] = property(lambda self: _ask(self, "get", "__doc__"))
     if appears_as is not None:
         namespace["__class__"] = property(lambda self: appears_as)
@@ -249,11 +250,8 @@ def mark(made: Any, number: int) -> None:
 
 def reference(value: Any) -> tuple[Any, int] | None:
     """Name the peer and the number behind a stand-in; None for anything else."""
-    if isinstance(value, MirrorMeta):
+    if isinstance(value, MirrorMeta) or isinstance(type(value), MirrorMeta):
         found: tuple[Any, int] | None = value.__dict__.get(MARK)
-        return found
-    if isinstance(type(value), MirrorMeta):
-        found = value.__dict__.get(MARK)
         return found
     return None
 

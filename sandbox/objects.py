@@ -38,7 +38,7 @@ Policy = Callable[[Any, str, tuple[Any, ...]], None]
 
 def standard_name(value: Any) -> str | None:
     """Give `module:name` of a public class or function of the standard library, None for anything else."""
-    if value in _UNNAMED_TYPES.values():
+    if any(value is kind for kind in _UNNAMED_TYPES.values()):
         return f"types:{value.__name__}"
     name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if not isinstance(name, str) or not isinstance(module, str) or module.split(".")[0] not in sys.stdlib_module_names:
@@ -116,7 +116,7 @@ class Objects:
         described: dict[str, Any] = {"number": self.number(value), "class": self._class(type(value))}
         for kind in PLAIN_VALUES:
             if isinstance(value, kind):
-                described["value"] = self.codec.encode(kind.__new__(kind, value))  # type: ignore[call-overload]
+                described["value"] = self.codec.encode(kind.__new__(kind, value))
                 break
         return {"object": described}
 
@@ -179,7 +179,7 @@ class Objects:
         if issubclass(cls, BaseException):
             args = tuple(self.codec.decode(value) for value in content.get("args", ()))
             made = cls.__new__(cls, *args)
-            made.args = args
+            BaseException.__setattr__(made, "args", args)  # not the stand-in's own, which would ask the other side
             made.__dict__[WHERE] = content.get("where", "")
             if isinstance(cls, mirror.MirrorMeta):
                 mirror.mark(made, number)
@@ -188,7 +188,9 @@ class Objects:
         self._stand_ins[number] = made
         return made
 
-    def _standard(self, name: str) -> Any:
+    def _standard(self, name: str | None) -> Any:
+        if not name:
+            return None
         if self._trusting:
             importlib.import_module(name.partition(":")[0])
         return by_name(name)
@@ -201,7 +203,7 @@ class Objects:
         if "yours" in content:
             return self._owned[content["yours"]]
         name = self._described_class(content)["standard"]
-        found = self._standard(name) if name else None
+        found = self._standard(name)
         if isinstance(found, type) and (self._trusting or found.__module__ == "builtins" or _is_usable_error(found)):
             return found
         return self._mirror(content)
@@ -215,6 +217,7 @@ class Objects:
         if number not in self._classes:
             ancestors = [found for found in map(self._standard, described["ancestors"]) if isinstance(found, type)]
             born = next((kind for kind in ancestors if kind in PLAIN_VALUES or _is_usable_error(kind)), None)
+            container = next((kind for kind in ancestors if kind in PLAIN_CONTAINERS), None)
             bases = [self._mirror(base) for base in described["bases"]]
             self._classes[number] = mirror.mirror_class(
                 self._peer,
@@ -222,8 +225,8 @@ class Objects:
                 str(described["name"]),
                 [base for base in bases if isinstance(base, mirror.MirrorMeta)] + ([born] if born else []),
                 [name for name in described["special"] if name in mirror.SPECIAL],
-                holds_plain=any(kind in PLAIN_CONTAINERS for kind in ancestors),
-                appears_as=self._standard(described["standard"]) if described["standard"] else None,
+                holds_plain=container is not None,
+                appears_as=self._standard(described["standard"]) or container,
             )
         return self._classes[number]
 

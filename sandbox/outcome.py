@@ -25,11 +25,12 @@ _WANTED = {
 }
 
 
-class Failure(AssertionError):
+class Failure(AssertionError):  # noqa: N818 - a test outcome, not an error
     """An assert that did not hold, with both of its sides."""
 
     def __init__(self, source: str, got: str, wanted: str, message: str) -> None:
         super().__init__(message or f"{source}: got {got}, wanted {wanted}")
+        self.source = source
         self.got = got
         self.wanted = wanted
         self.message = message
@@ -95,7 +96,9 @@ class Judge:
         """
         gone = isinstance(error, PeerGone)
         if isinstance(error, Failure):
-            result = {"got": error.got, "wanted": error.wanted, "message": error.message}
+            inside = "" if self._tests[number].kind == "statement" else error.source
+            message = ": ".join(part for part in (inside, error.message) if part)
+            result = {"got": error.got, "wanted": error.wanted, "message": message}
         else:
             result = {"message": "the candidate's process ended during this test" if gone else described(error)}
         if self._results.get(number, {"passed": True})["passed"]:

@@ -7,10 +7,27 @@ them, so that a function that sorts a list in place has sorted the caller's list
 import asyncio
 import copy
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from reflexion.sandbox import mirror, wire
 from reflexion.sandbox.objects import PLAIN_CONTAINERS, Objects, Policy
+
+
+def _plain_content(value: Any) -> Any:
+    return next(kind(value) for kind in PLAIN_CONTAINERS if isinstance(value, kind))
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "get": getattr,
+    "set": setattr,
+    "del": delattr,
+    "equal": mirror.is_same,
+    "contains": mirror.holds,
+    "plain": _plain_content,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
 
 
 class HandoverError(Exception):
@@ -111,29 +128,14 @@ class Peer:
         return [(at, state) for at, state in now if state != sent[at]]
 
     def _perform(self, operation: str, target: Any, args: list[Any], named: dict[str, Any]) -> Any:
-        match operation:
-            case "call":
-                return target(*args, **named)
-            case "get":
-                return getattr(target, *args)
-            case "set":
-                return setattr(target, *args)
-            case "del":
-                return delattr(target, *args)
-            case "equal":
-                return mirror.is_same(target, *args)
-            case "contains":
-                return mirror.holds(target, *args)
-            case "plain":
-                return next(kind(target) for kind in PLAIN_CONTAINERS if isinstance(target, kind))
-            case "copy":
-                return copy.copy(target)
-            case "deepcopy":
-                return copy.deepcopy(target)
-            case "await":
-                return self._await(target)
-            case _ if operation in mirror.SPECIAL:
-                return getattr(type(target), operation)(target, *args)
+        if operation == "call":
+            return target(*args, **named)
+        if operation == "await":
+            return self._await(target)
+        if operation in _OPERATIONS:
+            return _OPERATIONS[operation](target, *args)
+        if operation in mirror.SPECIAL:
+            return getattr(type(target), operation)(target, *args)
         raise ValueError(f"no operation {operation!r}")
 
     def _await(self, awaitable: Any) -> Any:

@@ -15,7 +15,7 @@ __all__ = ["approx", "fail", "fixture", "main", "mark", "param", "raises", "skip
 _fixtures: dict[str, Callable[..., Any]] = {}
 
 
-class Failed(AssertionError):
+class Failed(AssertionError):  # noqa: N818 - as pytest calls it
     """`pytest.fail`, or `pytest.raises` around something that did not raise."""
 
 

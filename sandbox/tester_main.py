@@ -147,20 +147,20 @@ class _OneResult(unittest.TestResult):
     succeeded = False
     first: BaseException | None = None
 
-    def addSuccess(self, test: unittest.TestCase) -> None:
+    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
         self.succeeded = True
 
-    def addError(self, test: Any, err: Any) -> None:
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
         self.first = self.first or err[1]
 
-    def addFailure(self, test: Any, err: Any) -> None:
+    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
         self.first = self.first or err[1]
 
-    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         if err is not None:
             self.first = self.first or err[1]
 
-    def addSkip(self, test: Any, reason: str) -> None:
+    def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
         self.first = self.first or pytest_shim.Failed(f"skipped: {reason}")
 
 

@@ -130,16 +130,16 @@ class Codec:
 
 
 def restore(old: Any, new: Any) -> None:
-    """Make a mutable argument equal to the state in which the other process left it, keeping nested objects' identity."""
+    """Make a mutable argument equal to what the other process made of it; nested ones stay the same objects."""
     if isinstance(old, (list, deque)):
         kept = [_merged(before, after) for before, after in zip(old, new, strict=False)]
-        after = [*kept, *list(new)[len(kept) :]]
+        items = [*kept, *list(new)[len(kept) :]]
         old.clear()
-        old.extend(after)
+        old.extend(items)
     elif isinstance(old, dict):
-        after = {key: _merged(old[key], item) if key in old else item for key, item in new.items()}
+        content = {key: _merged(old[key], item) if key in old else item for key, item in new.items()}
         old.clear()
-        old.update(after)
+        old.update(content)
     elif isinstance(old, set):
         old.clear()
         old.update(new)
