@@ -144,7 +144,7 @@ def _acquire(lock: FileLock) -> bool:
 
 def _remove(lock: FileLock) -> None:
     # Removed while still held: whoever opened it before and locks it after sees an inode without a name,
-    # which filelock does not take for the lock (before 4.0 it did). Windows removes no open file; there it stays, empty.
+    # which filelock does not take for the lock (before 4.0 it did). Windows removes no open file: it stays, empty.
     with contextlib.suppress(OSError):
         Path(lock.lock_file).unlink()
     lock.release()

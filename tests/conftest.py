@@ -15,9 +15,7 @@ def postgres_url() -> Iterator[str]:
     """A new database on the server that REFLEXION_TEST_POSTGRES names, dropped afterwards."""
     server = os.environ.get(POSTGRES_VARIABLE)
     if not server:
-        pytest.skip(
-            f"{POSTGRES_VARIABLE} names no PostgreSQL server (postgresql://user@127.0.0.1:port/database)"
-        )
+        pytest.skip(f"{POSTGRES_VARIABLE} names no PostgreSQL server (postgresql://user@127.0.0.1:port/database)")
     import psycopg
 
     name = f"reflexion_{uuid.uuid4().hex}"

@@ -8,9 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = sorted(marker.parent for pattern in ("*", "*/*") for marker in ROOT.glob(f"{pattern}/__init__.py"))
-PRODUCT = [
-    folder for folder in PRODUCT if folder.relative_to(ROOT).parts[0] not in {"tests", "benchmarks", "build"}
-]
+PRODUCT = [folder for folder in PRODUCT if folder.relative_to(ROOT).parts[0] not in {"tests", "benchmarks", "build"}]
 
 # Put together here, so that this file does not find itself.
 HOSTS = ["pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "pypi" + ".python", "index" + "-url"]
@@ -20,9 +18,7 @@ MACHINE = ["/" + "work/", "/" + "root/", "/" + "home/", "/" + "Users/"]
 def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git work tree")
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
-    ).stdout
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 

@@ -16,9 +16,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 
 def run(*command: str | Path, cwd: Path) -> str:
     # Without the variable, uv would install into the environment that runs this test.
-    environment = {
-        name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH"}
-    }
+    environment = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH"}}
     result = subprocess.run(
         command,
         cwd=cwd,
@@ -37,9 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Built from a copy: setuptools packs whatever an earlier build has left in build/.
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    shutil.copytree(
-        ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-    )
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))
     run("uv", "build", "--wheel", "--out-dir", folder, cwd=source)
     (built,) = folder.glob("*.whl")
     return built
