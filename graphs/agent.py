@@ -19,7 +19,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, ConnectionSettings
+from reflexion.models import ROLES, ChatClient, ConnectionSettings
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.recall import read_task
 
@@ -137,10 +137,15 @@ class Reflexion:
         return self._open.persistence
 
     @property
+    def settings(self) -> Settings:
+        """The defaults of its runs."""
+        return self._recipe.settings
+
+    @property
     def uses_embedded_model(self) -> bool:
         """Whether any role is served by the embedded model."""
         kit, settings = self._open.kit, self._recipe.settings
-        return any(kit.models.client(role, settings.model_for(role)).embedded for role in ROLES)
+        return any(client.embedded for client in _clients(kit, settings))
 
     async def run(
         self,
@@ -162,13 +167,14 @@ class Reflexion:
             task: what is asked for; None to go on with what the thread has left unfinished.
             tests: Python tests that a right answer passes.
             expect: the expected answer; see `read_expectation` for its forms.
-            criteria: what a critic is to look at.
+            criteria: what a critic is to look at, each in a sentence.
             thread: name of the thread, whose reflections are kept; None for a new one.
             wait_s: how long to wait for a thread on which another run works, in seconds.
             **settings: fields of `Settings` for this run alone.
 
         Raises:
             ConfigurationError: the task or a setting cannot be used.
+            ModelConfigurationError: a role has no usable model.
             ThreadBusy: another run holds the thread.
         """
         events = self._events(
@@ -213,10 +219,13 @@ class Reflexion:
             async with Reflexion(self._recipe) as agent:
                 return await agent.run(task, **arguments)
 
-        return run_in_background(run())
+        return run_in_background(run)
 
     async def cancel(self, thread: str) -> bool:
         """End the run on a thread with its best attempt and the stop reason `cancelled`.
+
+        Lessons that it has come to are stored, and the result is what `run` returns. To break a run off so
+        that it can be resumed, cancel the task that awaits it instead.
 
         Returns:
             Whether a run of this agent was there to be cancelled.
@@ -243,7 +252,8 @@ class Reflexion:
         _check_models(opened.kit, settings)
         given: Input | None = None
         if task is not None:
-            given = Input(task=task, tests=tests, expect=expect, criteria=list(criteria))
+            listed = [criteria] if isinstance(criteria, str) else list(criteria)
+            given = Input(task=task, tests=tests, expect=expect, criteria=listed)
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
         thread_id = thread or str(uuid.uuid4())
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
@@ -257,6 +267,17 @@ class Reflexion:
                 del self._running[thread_id]
 
 
+def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
+    """The clients of the roles that are left to a model.
+
+    Raises:
+        ModelConfigurationError: one of them has no usable model.
+    """
+    replaced = {"actor": kit.actor, "evaluator": kit.evaluator}
+    roles = [role for role in ROLES if replaced.get(role) is None]
+    return [kit.models.client(role, settings.model_for(role)) for role in roles]
+
+
 def _check_models(kit: Kit, settings: Settings) -> None:
     """Refuse, before anything is paid for, what no run could be made with.
 
@@ -264,8 +285,7 @@ def _check_models(kit: Kit, settings: Settings) -> None:
         ModelConfigurationError: a role has no usable model.
         ConfigurationError: there is a budget in USD, and a model whose price is unknown.
     """
-    for role in ROLES:
-        client = kit.models.client(role, settings.model_for(role))
+    for client in _clients(kit, settings):
         if settings.budget_usd is not None and not client.has_price():
             raise ConfigurationError(
                 f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "

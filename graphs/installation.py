@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from reflexion.models import ConnectionSettings
 from reflexion.nodes import ConfigurationError, explain
-from reflexion.prompts import PromptError
 
 
 class Installation(ConnectionSettings):
@@ -32,5 +32,7 @@ def read_installation(**values: object) -> Installation:
     """
     try:
         return Installation(**values)  # type: ignore[arg-type]
-    except (ValidationError, PromptError) as error:
-        raise ConfigurationError(explain(error) if isinstance(error, ValidationError) else str(error)) from error
+    except ValidationError as error:
+        raise ConfigurationError(explain(error)) from error
+    except SettingsError as error:
+        raise ConfigurationError(f"{error}; {error.__cause__}") from error

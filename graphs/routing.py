@@ -8,7 +8,7 @@ from reflexion.graphs.state import State
 from reflexion.models import Usage
 from reflexion.nodes.attempts import attempts_without_gain, repetitions
 from reflexion.nodes.remember import Stop
-from reflexion.nodes.settings import Settings
+from reflexion.nodes.settings import Settings, settings_of
 
 STEPS_PER_ROUND = 4
 """Super-steps of another round: reflector, planner, actor, evaluator."""
@@ -26,7 +26,7 @@ def recursion_limit(max_attempts: int) -> int:
 
 def route(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
     """The edge after the evaluator."""
-    return "remember" if stop(state, runtime.context or Settings()) else "reflector"
+    return "remember" if stop(state, settings_of(runtime.context)) else "reflector"
 
 
 def stop(state: State, settings: Settings) -> Stop | None:

@@ -1,17 +1,18 @@
 """One run on a thread that is held: started or resumed, watched, cancelled, and always brought to its result."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateSnapshot
 
 from reflexion.graphs.result import result_of
 from reflexion.graphs.routing import recursion_limit
-from reflexion.graphs.state import Input, Output, State, fresh
-from reflexion.nodes import ConfigurationError, Failure, Settings
+from reflexion.graphs.state import Input, Output, State
+from reflexion.nodes import ConfigurationError, Settings, cancellation
+from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
 
 Graph = CompiledStateGraph[State, Settings, Input, Output]
@@ -32,14 +33,11 @@ class Run:
             run_name="reflexion",
             metadata={"threshold": settings.threshold},
         )
-        self._work: asyncio.Task[None] | None = None
-        self._cancelled = False
+        self._cancellation = Cancellation()
 
     def cancel(self) -> None:
-        """End the run; its best attempt so far is the result."""
-        self._cancelled = True
-        if self._work is not None:
-            self._work.cancel()
+        """End the run with the best attempt so far."""
+        self._cancellation.wish()
 
     async def events(self, given: Input | None) -> AsyncGenerator[Event, None]:
         """The run's events, and at last its result.
@@ -50,58 +48,47 @@ class Run:
         Raises:
             ConfigurationError: there is no task, neither given nor unfinished.
         """
-        before = await self._graph.aget_state(self._config)
-        resumed, spec = self._which_task(given, before.values, unfinished=bool(before.next))
+        resumed = self._goes_on(given, await self._graph.aget_state(self._config))
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._work = asyncio.create_task(self._drive(None if resumed else given, queue))
-        if self._cancelled:
-            self._work.cancel()
+        work = asyncio.create_task(self._drive(None if resumed else given, queue))
+        # A task that is cancelled before its first step runs no line of its own, not even a `finally`.
+        work.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
                 yield event
-            if self._cancelled:
-                await asyncio.wait([self._work])
-                await self._wind_up(spec, last_run=before.values.get("run_id"), resumed=resumed)
-            else:
-                await self._work
+            await work
         finally:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         after = await self._graph.aget_state(self._config)
+        if after.interrupts:
+            raise RuntimeError(
+                f"thread {self._thread_id!r} waits for an answer to an interrupt of the caller's own actor or "
+                "evaluator: give it with `agent.graph.ainvoke(Command(resume=…), …)`"
+            )
         yield {"event": "result", "result": result_of(after.values, self._thread_id)}  # type: ignore[arg-type]
 
-    def _which_task(self, given: Input | None, values: Mapping[str, Any], *, unfinished: bool) -> tuple[bool, TaskSpec]:
-        """Whether this goes on with what the thread has left unfinished, and the task."""
-        left: TaskSpec | None = None
-        if unfinished:
-            # A run that was broken off before its first step was done still has its input, and no spec.
-            left = read_task(values) if values.get("task") else values["spec"]  # type: ignore[arg-type]
-        if given is not None:
-            spec = read_task(given)  # type: ignore[arg-type]
-            return left == spec, spec
-        if left is None:
+    def _goes_on(self, given: Input | None, before: StateSnapshot) -> bool:
+        """Whether this goes on with what the thread has left unfinished."""
+        if given is None and not before.next:
             raise ConfigurationError(f"thread {self._thread_id!r} has nothing unfinished to go on with: give a task")
-        return True, left
+        return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
     async def _drive(self, given: Input | None, queue: asyncio.Queue[Event | None]) -> None:
-        try:
-            async for event in self._graph.astream(
-                given, self._config, context=self._settings, stream_mode="custom", durability="sync"
-            ):
-                queue.put_nowait(event)
-        finally:
-            queue.put_nowait(None)
+        cancellation.current.set(self._cancellation)
+        async for event in self._graph.astream(
+            given, self._config, context=self._settings, stream_mode="custom", durability="sync"
+        ):
+            ours = isinstance(event, dict) and "event" in event
+            queue.put_nowait(event if ours else {"event": "custom", "data": event})
 
-    async def _wind_up(self, spec: TaskSpec, *, last_run: str | None, resumed: bool) -> None:
-        """Bring a cancelled run to its last node, from wherever it was stopped."""
-        state = await self._graph.aget_state(self._config)
-        begun = resumed or state.values.get("run_id") != last_run
-        if begun and not state.next:
-            return  # it had come to its end already
-        failure = Failure(reason="cancelled", kind="cancelled", node="caller", message="cancelled by the caller")
-        values: dict[str, Any] = {"failure": failure}
-        if "recall" in state.next or not state.next:
-            values |= {**fresh(), "failure": failure, "spec": spec, "run_id": uuid.uuid4().hex}
-        await self._graph.aupdate_state(self._config, values, as_node="evaluator")
-        await self._graph.ainvoke(None, self._config, context=self._settings, durability="sync")
+
+def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
+    """The task of a run that was broken off; before its first step was done there is only the input."""
+    if "recall" not in left.next:
+        return left.values["spec"]  # type: ignore[no-any-return]
+    try:
+        return read_task(left.values)  # type: ignore[arg-type]
+    except ConfigurationError:
+        return None  # what could not be begun is nothing to go on with

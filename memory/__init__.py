@@ -1,12 +1,21 @@
 """Episodic memory: reflections, lessons, and the database that keeps them."""
 
-from reflexion.memory.lessons import Lessons
+from reflexion.memory.lessons import Lessons, most_alike
 from reflexion.memory.locks import ThreadBusy, ThreadLocks
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
 from reflexion.memory.quality import objection
-from reflexion.memory.records import Lesson, RecalledLesson, Reflection, lesson_id, merge_reflections
+from reflexion.memory.records import (
+    LONGEST_TASK,
+    Lesson,
+    RecalledLesson,
+    Reflection,
+    as_lesson,
+    lesson_id,
+    merge_reflections,
+)
 
 __all__ = [
+    "LONGEST_TASK",
     "DatabaseError",
     "Lesson",
     "Lessons",
@@ -15,9 +24,11 @@ __all__ = [
     "Reflection",
     "ThreadBusy",
     "ThreadLocks",
+    "as_lesson",
     "default_database_url",
     "lesson_id",
     "merge_reflections",
+    "most_alike",
     "objection",
     "open_persistence",
 ]

@@ -4,11 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from reflexion.memory.records import LONGEST_TASK
+
 GRAM = 4
 """Characters. On 15 lesson queries, 4-grams found the right lesson first 10 times, a 21 MB embedding 13 times."""
-
-LONGEST = 4_000
-"""Characters of a task that are looked at."""
 
 
 def rank(query: str, texts: Sequence[str]) -> list[float]:
@@ -27,7 +26,7 @@ def rank(query: str, texts: Sequence[str]) -> list[float]:
 
 
 def _grams(text: str) -> Counter[str]:
-    flat = f" {' '.join(text.casefold().split())[:LONGEST]} "
+    flat = f" {' '.join(text.casefold().split())[:LONGEST_TASK]} "
     return Counter(flat[i : i + GRAM] for i in range(max(1, len(flat) - GRAM + 1)))
 
 

@@ -9,6 +9,10 @@ KEPT_REFLECTIONS = 20
 """A thread keeps its last so many: enough to draw on, and its state stops growing."""
 
 
+LONGEST_TASK = 4_000
+"""Characters of a task that are remembered: twenty reflections lie in every checkpoint of their thread."""
+
+
 class Reflection(TypedDict):
     """What one failed attempt taught, as the thread's state keeps it: plain JSON."""
 
@@ -16,6 +20,7 @@ class Reflection(TypedDict):
     """The same however often the step is repeated after a crash."""
     run_id: str
     task: str
+    """Its first `LONGEST_TASK` characters."""
     attempt: int
     text: str
     """One imperative sentence."""
@@ -65,6 +70,26 @@ def merge_reflections(old: Sequence[Reflection] | None, new: Sequence[Reflection
 def lesson_id(task: str, text: str) -> str:
     """The identity of a lesson: its task and its words, whatever the spacing and case."""
     return hashlib.sha256(f"{_folded(task)}\n{_folded(text)}".encode()).hexdigest()[:16]
+
+
+def as_lesson(reflection: Reflection, thread_id: str) -> Lesson:
+    """The lesson that a reflection is, never seen before."""
+    return Lesson(
+        id=lesson_id(reflection["task"], reflection["text"]),
+        task=reflection["task"],
+        text=reflection["text"],
+        evaluator="",
+        thread_id=thread_id,
+        run_id=reflection["run_id"],
+        attempt=reflection["attempt"],
+        confirmed=False,
+        created_at=reflection["created_at"],
+        last_seen_at=reflection["created_at"],
+        times_seen=1,
+        times_used=0,
+        times_helped=0,
+        credited_run="",
+    )
 
 
 def _folded(text: str) -> str:

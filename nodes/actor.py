@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.errors import GraphBubbleUp
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import RecalledLesson
-from reflexion.models import ModelError, Reply, scrub
-from reflexion.models.replies import strip_reasoning
+from reflexion.models import DeadlineExceeded, ModelError, Reply, scrub
+from reflexion.models.replies import read_reply, strip_reasoning
 from reflexion.nodes.attempts import NEARLY_RIGHT, best_attempt
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.settings import AttemptStyle
@@ -61,10 +62,9 @@ def choose_style(attempts: Sequence[Attempt], style: AttemptStyle) -> Literal["f
     best = best_attempt(attempts)
     if best is None:
         return "first"
-    if style == "auto":
-        nearly = (best.get("score") or 0) >= NEARLY_RIGHT and "flaw" not in best
-        return "revise" if nearly else "fresh"
-    return style
+    if style == "fresh" or "flaw" in best:
+        return "fresh"
+    return "revise" if style == "revise" or (best.get("score") or 0) >= NEARLY_RIGHT else "fresh"
 
 
 def compose(state: ActorReads, turn: Turn, style: str) -> list[BaseMessage]:
@@ -119,7 +119,8 @@ async def _ask_model(messages: list[BaseMessage], number: int, turn: Turn) -> Re
 
 async def _ask_own(messages: list[BaseMessage], state: ActorReads, turn: Turn) -> Reply:
     """Let the caller's own actor work; it gets the prompt and, apart from it, what the prompt is made of."""
-    assert turn.kit.actor is not None
+    own = turn.kit.actor
+    assert own is not None
     given = {
         "messages": messages,
         "task": state["spec"]["text"],
@@ -129,24 +130,30 @@ async def _ask_own(messages: list[BaseMessage], state: ActorReads, turn: Turn) -
         "attempt": len(state["attempts"]) + 1,
     }
     try:
-        result = await turn.kit.actor.ainvoke(given, {"run_name": "actor"})
-        return Reply(strip_reasoning(_text_of(result)).strip())
+        reply = _read(await turn.within_deadline(lambda: own.ainvoke(given, {"run_name": "actor"})))
+    except (DeadlineExceeded, GraphBubbleUp):
+        raise
     except Exception as error:
         # Whatever it raises, the attempts before it must not be lost.
         raise ModelError("actor_failed", f"the actor failed: {type(error).__name__}: {scrub(str(error))}") from error
+    if reply.refusal:
+        raise ModelError("refused", f"the actor refused: {reply.refusal}")
+    return reply
 
 
-def _text_of(result: Any) -> str:
+def _read(result: Any) -> Reply:
     """The answer in what an actor returns: a text, a message, or a state with `answer` or `messages`."""
     match result:
         case str():
-            return result
+            return Reply(strip_reasoning(result).strip())
+        case AIMessage():
+            return read_reply(result)
         case BaseMessage():
-            return str(result.text)
+            return _read(str(result.text))
         case {"answer": answer}:
-            return str(answer)
+            return _read(answer)
         case {"messages": [*_, last]}:
-            return _text_of(last)
+            return _read(last)
     raise TypeError(
         f"the actor returned {type(result).__name__}; a text, a message, or a dict with answer or messages is needed"
     )

@@ -21,8 +21,11 @@ def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] 
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt with the highest score, the earliest of equals; one without a verdict only where all are."""
-    return max(attempts, key=lambda attempt: (_score(attempt), -attempt["number"]), default=None)
+    """The attempt with the highest score, the earliest of equals.
+
+    One without a verdict comes behind every one that was judged, then one that was cut off, then an empty one.
+    """
+    return max(attempts, key=lambda attempt: (_merit(attempt), -attempt["number"]), default=None)
 
 
 def passes(score: float | None, threshold: float) -> bool:
@@ -31,9 +34,9 @@ def passes(score: float | None, threshold: float) -> bool:
 
 
 def same_answer(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt | None:
-    """The first earlier attempt that gave the same answer, spacing aside."""
-    answer = attempt["answer"].split()
-    return next((other for other in earlier if other["answer"].split() == answer), None)
+    """The first earlier attempt that gave the same answer, empty lines and spaces at line ends aside."""
+    answer = _lines(attempt)
+    return next((other for other in earlier if _lines(other) == answer), None)
 
 
 def attempts_without_gain(attempts: Sequence[Attempt]) -> int:
@@ -47,6 +50,13 @@ def repetitions(attempts: Sequence[Attempt]) -> int:
     return sum("repeats" in attempt for attempt in attempts)
 
 
-def _score(attempt: Attempt) -> float:
+def _lines(attempt: Attempt) -> list[str]:
+    # What stands in front of a line is kept: an indentation mended makes another program.
+    return [line.rstrip() for line in attempt["answer"].splitlines() if line.strip()]
+
+
+def _merit(attempt: Attempt) -> float:
+    if "flaw" in attempt:
+        return -3.0 if attempt["flaw"] == "empty" else -2.0
     score = attempt.get("score")
     return -1.0 if score is None else score

@@ -3,8 +3,10 @@
 import time
 from typing import TypedDict
 
+from langgraph.errors import GraphBubbleUp
+
 from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Match, Task, UnitTests
-from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError
+from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub
 from reflexion.nodes.attempts import passes, same_answer
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, Turn
@@ -14,6 +16,12 @@ FLAWS = {
     "empty": "the reply was empty",
     "truncated": "the reply was cut off at the output limit before it was complete; a shorter one is needed",
 }
+
+
+LONGEST_FEEDBACK = 10_000
+"""Characters of feedback that are kept: every checkpoint from now on holds them."""
+MOST_CHECKS, LONGEST_CHECK = 50, 1_000
+"""Failed checks that are kept, and characters of each."""
 
 
 class EvaluatorReads(TypedDict):
@@ -36,12 +44,13 @@ async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
         verdict = await _judge(state["spec"], attempt, turn)
     judged = {
         "number": attempt["number"],
-        "score": verdict.score,
+        # Somebody else's evaluator may hand over numbers and texts of its own types; state is plain JSON.
+        "score": None if verdict.score is None else float(verdict.score),
         "passed": passes(verdict.score, turn.settings.threshold),
-        "feedback": verdict.feedback,
-        "checks": list(verdict.checks),
-        "evaluator": verdict.evaluator,
-        "advisory": verdict.advisory,
+        "feedback": str(verdict.feedback)[:LONGEST_FEEDBACK],
+        "checks": [str(check)[:LONGEST_CHECK] for check in verdict.checks][:MOST_CHECKS],
+        "evaluator": str(verdict.evaluator),
+        "advisory": bool(verdict.advisory),
         "duration_s": round(time.monotonic() - started, 3),
     }
     if repeated is not None:
@@ -53,14 +62,20 @@ async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
 
 async def _judge(spec: TaskSpec, attempt: Attempt, turn: Turn) -> Evaluation:
     task = Task(text=spec["text"], tests=spec["tests"], expect=spec["expect"], criteria=spec["criteria"])
-    chosen = turn.kit.evaluator or choose(task, turn)
+    own = turn.kit.evaluator
+    if own is None:
+        return await choose(task, turn).evaluate(task, attempt)
+    name = str(getattr(own, "name", type(own).__name__))
     try:
-        return await chosen.evaluate(task, attempt)
-    except (ModelError, BudgetExhausted, DeadlineExceeded):
+        verdict: object = await turn.within_deadline(lambda: own.evaluate(task, attempt))
+        if isinstance(verdict, Evaluation):
+            return verdict
+        reason = f"{name} returned {verdict!r} instead of an Evaluation"
+    except (ModelError, BudgetExhausted, DeadlineExceeded, GraphBubbleUp):
         raise
-    except Exception as error:  # noqa: BLE001 - an evaluator may be anybody's code; without a verdict the run ends
-        reason = f"the evaluator failed: {type(error).__name__}: {error}"
-        return Evaluation(score=None, feedback=reason, evaluator=getattr(chosen, "name", type(chosen).__name__))
+    except Exception as error:  # noqa: BLE001 - anybody's code; without a verdict the run ends
+        reason = f"{name} failed: {type(error).__name__}: {error}"
+    return Evaluation(score=None, feedback=scrub(reason), evaluator=name)
 
 
 def choose(task: Task, turn: Turn) -> Evaluator:

@@ -5,7 +5,7 @@ from typing import TypedDict
 from reflexion.evaluators import Attempt
 from reflexion.models import ModelError
 from reflexion.nodes.recall import TaskSpec
-from reflexion.nodes.turn import Delta, Turn
+from reflexion.nodes.turn import REFUSALS, Delta, Turn
 from reflexion.prompts import Fence
 
 LONGEST_PLAN = 2_000
@@ -35,7 +35,7 @@ async def planner(state: PlannerReads, turn: Turn) -> Delta:
     try:
         reply = await turn.client("planner").complete(messages, turn.meter)
     except ModelError as error:
-        if error.kind not in {"refused", "content_filter"}:
+        if error.kind not in REFUSALS:
             raise
         plan = ""
     else:

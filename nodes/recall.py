@@ -1,12 +1,13 @@
 """First node: takes the input over into a fresh run, and recalls what earlier runs learned."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from reflexion.evaluators import ExpectError, read_expectation
-from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, lesson_id
+from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
 from reflexion.nodes.settings import ConfigurationError
 from reflexion.nodes.turn import Delta, Turn
 from reflexion.sandbox import TestsInvalid, check_tests
@@ -32,6 +33,11 @@ class RecallReads(TypedDict, total=False):
     criteria: list[str]
     messages: list[AnyMessage]
     reflections: list[Reflection]
+    remaining_steps: int
+
+
+FEWEST_STEPS = 4
+"""recall, actor, evaluator, remember."""
 
 
 async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[str, Any]]) -> Delta:
@@ -46,6 +52,8 @@ async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[
         ConfigurationError: the input cannot be worked on; nothing has been paid for yet.
     """
     spec = read_task(state)
+    if state.get("remaining_steps", FEWEST_STEPS) < FEWEST_STEPS:
+        raise ConfigurationError(f"the recursion limit is below {FEWEST_STEPS}, the steps of a single attempt")
     lessons = await _recalled(spec["text"], state.get("reflections", []), turn)
     for lesson in lessons:
         turn.emit("recalled", **lesson)
@@ -54,29 +62,11 @@ async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[
 
 async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> list[RecalledLesson]:
     settings = turn.settings
-    if not settings.memory or not settings.lessons or turn.store is None:
+    if not settings.memory or not settings.lessons:
         return []
-    memory = Lessons(turn.store, settings.namespace)
-    return await memory.recall(task, limit=settings.lessons, also=[_as_lesson(r, turn.thread_id) for r in own])
-
-
-def _as_lesson(reflection: Reflection, thread_id: str) -> Lesson:
-    return Lesson(
-        id=lesson_id(reflection["task"], reflection["text"]),
-        task=reflection["task"],
-        text=reflection["text"],
-        evaluator="",
-        thread_id=thread_id,
-        run_id=reflection["run_id"],
-        attempt=reflection["attempt"],
-        confirmed=False,
-        created_at=reflection["created_at"],
-        last_seen_at=reflection["created_at"],
-        times_seen=1,
-        times_used=0,
-        times_helped=0,
-        credited_run="",
-    )
+    shared = [] if turn.store is None else await Lessons(turn.store, settings.namespace).all()
+    known = {lesson["id"]: lesson for lesson in [*(as_lesson(r, turn.thread_id) for r in own), *shared]}
+    return await asyncio.to_thread(most_alike, task, list(known.values()), settings.lessons)
 
 
 def read_task(state: RecallReads) -> TaskSpec:

@@ -6,11 +6,11 @@ from typing import Any, TypedDict
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from reflexion.evaluators import Attempt
-from reflexion.memory import RecalledLesson, Reflection
+from reflexion.memory import LONGEST_TASK, RecalledLesson, Reflection, objection
 from reflexion.models import ModelError, Reply, Structure, ask_structured, object_of, strict_schema
 from reflexion.models.lenient_json import NoJsonError
 from reflexion.nodes.recall import TaskSpec
-from reflexion.nodes.turn import Delta, Turn
+from reflexion.nodes.turn import REFUSALS, Delta, Turn
 from reflexion.prompts import Fence
 from reflexion.prompts.fence import one_line
 
@@ -64,7 +64,11 @@ class ReflectorReads(TypedDict):
 
 
 async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
-    """Turn the failure of the last attempt into one rule; no usable one is no reflection, and no end."""
+    """Turn the failure of the last attempt into one rule; no usable one is no reflection, and no end.
+
+    The next attempt gets the rule in any case; remembered beyond the run is what rests on a real verdict and
+    is worth it.
+    """
     attempt = state["attempts"][-1]
     fence = Fence()
     tried = [lesson["text"] for lesson in state["lessons_used"]]
@@ -78,7 +82,7 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
     try:
         read = await ask_structured(turn.client("reflector"), messages, turn.meter, REFLECTION, _parse)
     except ModelError as error:
-        if error.kind not in {"refused", "content_filter"}:
+        if error.kind not in REFUSALS:
             raise
         turn.emit("reflected", attempt=attempt["number"], text="", problem=str(error))
         return {}
@@ -87,16 +91,20 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
         return {}
     text = read.value.improvement
     turn.emit("reflected", attempt=attempt["number"], text=text, what_failed=read.value.what_failed)
-    reflection = Reflection(
-        id=turn.step_id,
-        run_id=state["run_id"],
-        task=state["spec"]["text"],
-        attempt=attempt["number"],
-        text=text,
-        what_failed=read.value.what_failed,
-        created_at=time.time(),
-    )
-    return {"reflections": [reflection], "attempts": [{"number": attempt["number"], "reflection": text}]}
+    delta: Delta = {"attempts": [{"number": attempt["number"], "reflection": text}]}
+    if turn.settings.memory and not attempt.get("advisory") and not objection(text, attempt["answer"]):
+        delta["reflections"] = [
+            Reflection(
+                id=turn.step_id,
+                run_id=state["run_id"],
+                task=state["spec"]["text"][:LONGEST_TASK],
+                attempt=attempt["number"],
+                text=text,
+                what_failed=read.value.what_failed,
+                created_at=time.time(),
+            )
+        ]
+    return delta
 
 
 def _parse(reply: Reply) -> ReflectorReply:

@@ -6,13 +6,18 @@ from typing import Any, TypedDict
 from langchain_core.messages import AIMessage
 
 from reflexion.evaluators import Attempt
-from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, lesson_id, objection
+from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, as_lesson
 from reflexion.nodes.attempts import best_attempt
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, StopReason, Turn
 
 TEACHES_NOTHING: frozenset[StopReason] = frozenset({"evaluator_failed", "refused"})
 """After these nothing is stored: there was no verdict to learn from."""
+
+TELLS_WHAT_HELPS: frozenset[StopReason] = frozenset({"passed", "max_attempts", "plateau"})
+"""Only these say something about the lessons that a run used: any other run might still have passed."""
+
+UNDER_OTHER_SETTINGS = "the run had been ended under other settings than those it was resumed with"
 
 
 class RememberReads(TypedDict):
@@ -37,9 +42,7 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
         turn: see `Turn`.
         stop: the routing's own function, so that the reason is the one by which the run was ended.
     """
-    ended = stop(state, turn.settings)
-    assert ended is not None, "the routing has ended the run"
-    reason, detail = ended
+    reason, detail = stop(state, turn.settings) or ("max_attempts", UNDER_OTHER_SETTINGS)
     best = best_attempt(state["attempts"])
     learned: list[Lesson] = []
     if turn.settings.memory and turn.store is not None:
@@ -47,6 +50,7 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
         if reason not in TEACHES_NOTHING:
             learned = lessons_of(state, turn.thread_id)
             await memory.add(learned)
+        if reason in TELLS_WHAT_HELPS and not state["attempts"][-1].get("advisory"):
             used = [lesson["id"] for lesson in state["lessons_used"]]
             await memory.credit(used, run_id=state["run_id"], helped=reason == "passed")
     turn.emit("stopped", reason=reason, detail=detail, attempt=best["number"] if best else None)
@@ -64,31 +68,15 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
 
 
 def lessons_of(state: RememberReads, thread_id: str) -> list[Lesson]:
-    """The lessons of a run: each reflection on a real verdict that is worth keeping."""
+    """The lessons of a run: what it reflected and thought worth keeping."""
     attempts = {attempt["number"]: attempt for attempt in state["attempts"]}
     lessons = {}
-    for reflection in state["reflections"]:
+    for reflection in state.get("reflections", []):
         if reflection["run_id"] != state["run_id"]:
             continue
-        attempt = attempts[reflection["attempt"]]
-        if attempt.get("advisory") or objection(reflection["text"], attempt["answer"]):
-            continue
-        following = attempts.get(attempt["number"] + 1)
-        key = lesson_id(reflection["task"], reflection["text"])
-        lessons[key] = Lesson(
-            id=key,
-            task=reflection["task"],
-            text=reflection["text"],
-            evaluator=attempt.get("evaluator", ""),
-            thread_id=thread_id,
-            run_id=state["run_id"],
-            attempt=attempt["number"],
-            confirmed=bool(following and following.get("passed")),
-            created_at=reflection["created_at"],
-            last_seen_at=reflection["created_at"],
-            times_seen=1,
-            times_used=0,
-            times_helped=0,
-            credited_run="",
-        )
+        lesson = as_lesson(reflection, thread_id)
+        lesson["evaluator"] = attempts[reflection["attempt"]].get("evaluator", "")
+        following = attempts.get(reflection["attempt"] + 1)
+        lesson["confirmed"] = following is not None and following.get("passed", False)
+        lessons[lesson["id"]] = lesson
     return list(lessons.values())

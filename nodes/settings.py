@@ -1,12 +1,15 @@
 """The settings of one run: the graph's context, a form in Studio, and `REFLEXION_*` in the environment."""
 
+from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
-    DotEnvSettingsSource,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -21,12 +24,17 @@ class ConfigurationError(ValueError):
     """A setting or an input that cannot be used: one line that says which, why, and what to do."""
 
 
-class _OurDotenv(DotEnvSettingsSource):
-    """A `.env` file holds more than a run's settings; the rest of it is not ours to refuse."""
+@cache
+def _dotenv() -> Mapping[str, str | None]:
+    # Settings are also made inside event loops, where no file may be read.
+    return {name.lower(): value for name, value in dotenv_values(".env").items()}
 
-    def __call__(self) -> dict[str, Any]:
-        known = self.settings_cls.model_fields
-        return {name: value for name, value in super().__call__().items() if name in known}
+
+class _OurDotenv(EnvSettingsSource):
+    """`.env`, read once; what else it holds is not ours to refuse."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return _dotenv()
 
 
 def _model_field(role: str) -> Any:
@@ -42,9 +50,7 @@ def _model_field(role: str) -> Any:
 class Settings(BaseSettings):
     """What one run may be told. Every field is also `REFLEXION_<FIELD>` in the environment or in `.env`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="REFLEXION_", env_file=".env", extra="forbid", frozen=True, env_ignore_empty=True
-    )
+    model_config = SettingsConfigDict(env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True)
 
     threshold: float = Field(
         default=0.8,
@@ -163,15 +169,22 @@ class Settings(BaseSettings):
 
 
 def make_settings(base: Settings | None = None, **values: Any) -> Settings:
-    """Settings from the environment, or from `base`, with some fields changed.
+    """Settings from the environment and `.env`, or from `base`, with some fields changed.
 
     Raises:
         ConfigurationError: a field is unknown or its value impossible.
     """
+    if base is None:
+        _dotenv.cache_clear()
     try:
         return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
+
+
+def settings_of(context: object) -> Settings:
+    """A run's settings; those of the environment where the caller, or a graph around ours, gives others or none."""
+    return context if isinstance(context, Settings) else Settings()
 
 
 def explain(error: ValidationError) -> str:

@@ -1,11 +1,15 @@
 """What surrounds every node: its tools, its share of the limits, its events, and what happens when it fails."""
 
+import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 from langchain_core.runnables import Runnable
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
@@ -16,13 +20,21 @@ from reflexion.models import (
     ChatClient,
     DeadlineExceeded,
     Meter,
+    ModelConfigurationError,
     ModelError,
     Models,
     Role,
     Usage,
+    scrub,
 )
-from reflexion.nodes.settings import Settings
+from reflexion.nodes import cancellation
+from reflexion.nodes.cancellation import Cancelled
+from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
 from reflexion.prompts import Prompt, PromptBook
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 Delta = dict[str, Any]
 """What a node changes in the state."""
@@ -40,12 +52,16 @@ StopReason = Literal[
 ]
 
 
+REFUSALS = frozenset({"refused", "content_filter"})
+"""Kinds of `ModelError` by which a model, or its endpoint, would not answer."""
+
+
 class Failure(TypedDict):
     """Why a node could not do its work; the run then ends with what it has."""
 
     reason: StopReason
     kind: str
-    """The `ModelError`'s kind where it was one, else the same as `reason`."""
+    """The `ModelError`'s kind where it was one, `unexpected` for any other exception, else the same as `reason`."""
     node: str
     message: str
 
@@ -84,18 +100,36 @@ class Turn:
         """The role's prompt in the run's language."""
         return self.kit.prompts.get(role, self.settings.lang)
 
+    async def within_deadline(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Await code of the caller's, which knows nothing of the run's limits.
+
+        Raises:
+            DeadlineExceeded: the run's time is used up.
+        """
+        limit = asyncio.timeout(self.meter.left_s())
+        try:
+            async with limit:
+                return await work()
+        except TimeoutError:
+            if limit.expired():
+                raise DeadlineExceeded("the run's time is used up") from None
+            raise
+
 
 Node = Callable[[Any, Turn], Awaitable[Delta]]
 
 _ALWAYS = {"recall", "remember"}
-"""The first node clears an old run's failure, the last one reports this run's."""
+"""The first node clears an old run's failure, the last one reports this run's: neither is ever left out."""
+
+_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError)
+"""An interrupt is no failure, and settings that cannot be used are for the caller to mend; the run can be resumed."""
 
 
 def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[Delta]]:
     """The node as LangGraph calls it.
 
-    Adds to its delta the ledger lines and the time it took. Where its model cannot be had, the money or
-    the time is used up, it leaves a `failure` instead of an exception; the nodes after it then do nothing,
+    Adds to its delta the ledger lines and the time it took. Whatever goes wrong in it, it leaves a `failure`
+    instead of an exception, which would take the attempts so far with it; the nodes after it then do nothing,
     so that the edge after the evaluator is the only place where a run ends.
     """
 
@@ -104,21 +138,14 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
             return {}
         started = time.monotonic()
         turn = _turn(name, state, runtime, kit)
-        try:
+        if name in _ALWAYS:
             delta = await node(state, turn)
-        except BudgetExhausted as error:
-            delta = {"failure": Failure(reason="budget", kind="budget", node=name, message=str(error))}
-        except DeadlineExceeded as error:
-            delta = {"failure": Failure(reason="deadline", kind="deadline", node=name, message=str(error))}
-        except ModelError as error:
-            refused = error.kind in {"refused", "content_filter"}
-            reason: StopReason = "refused" if refused else "model_error"
-            delta = {"failure": Failure(reason=reason, kind=error.kind, node=name, message=str(error))}
+        else:
+            delta = await _guarded(name, node(state, turn))
         calls = turn.meter.calls
         if calls:
             usage = Usage.of([*_calls(state), *calls])
-            cost = None if usage.cost_usd is None else str(usage.cost_usd)
-            turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=cost)
+            turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=usage.as_json()["cost_usd"])
         delta.setdefault("calls", calls)
         delta.setdefault("elapsed_s", time.monotonic() - started)
         return delta
@@ -127,8 +154,36 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
     return run
 
 
+async def _guarded(name: str, work: Awaitable[Delta]) -> Delta:
+    cancel = cancellation.current.get()
+    try:
+        with cancel.around_step() if cancel else nullcontext():
+            return await work
+    except _LEFT_TO_THE_CALLER:
+        raise
+    except Exception as error:
+        reason, kind = _meaning(error)
+        if kind == "unexpected":
+            logger.exception("the %s failed", name)
+        message = str(error) if kind != "unexpected" else f"{type(error).__name__}: {scrub(str(error))}"
+        return {"failure": Failure(reason=reason, kind=kind, node=name, message=message)}
+
+
+def _meaning(error: Exception) -> tuple[StopReason, str]:
+    match error:
+        case BudgetExhausted():
+            return "budget", "budget"
+        case DeadlineExceeded():
+            return "deadline", "deadline"
+        case Cancelled():
+            return "cancelled", "cancelled"
+        case ModelError():
+            return "refused" if error.kind in REFUSALS else "model_error", error.kind
+    return "model_error", "unexpected"
+
+
 def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit) -> Turn:
-    settings = runtime.context or Settings()
+    settings = settings_of(runtime.context)
     first = name == "recall"
     used_s = 0.0 if first else state.get("elapsed_s", 0.0)
     deadline = None if settings.deadline_s is None else time.monotonic() + settings.deadline_s - used_s
