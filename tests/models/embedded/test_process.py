@@ -1,14 +1,18 @@
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reflexion.models.embedded import LocalServer, shutdown_server
-from reflexion.models.embedded.process import command, is_ours
+from reflexion.models.embedded.process import command, is_ours, running
 from reflexion.models.embedded.serve import ServerFolder, ServerState, thread_count
 from reflexion.models.embedded.server import _servers
 
@@ -46,6 +50,18 @@ def sleeper():
     yield process
     process.stdin.close()
     process.wait(timeout=30)
+
+
+@contextmanager
+def looks_like_a_server_of(folder: ServerFolder) -> Iterator[subprocess.Popen[bytes]]:
+    arguments = command(folder, Path("weights.gguf"), "tiny", 300.0)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", *arguments], stdin=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.communicate(timeout=30)
 
 
 def state(pid: int) -> ServerState:
@@ -108,20 +124,32 @@ def test_the_lease_dies_with_a_killed_client(folder):
 
 
 def test_only_the_command_of_this_very_folder_is_ours(folder):
-    def run(folder: ServerFolder) -> subprocess.Popen[bytes]:
-        arguments = command(folder, Path("weights.gguf"), "tiny", 300.0)
-        return subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()", *arguments], stdin=subprocess.PIPE
-        )
-
-    ours, others = run(folder), run(ServerFolder(Path(f"{folder.path}-2")))
-    try:
+    other = ServerFolder(Path(f"{folder.path}-2"))
+    with looks_like_a_server_of(folder) as ours, looks_like_a_server_of(other) as others:
         assert is_ours(folder, ours.pid)
         assert not is_ours(folder, others.pid)
-    finally:
-        for process in (ours, others):
-            process.communicate(timeout=30)
     assert not is_ours(folder, ours.pid)
+
+
+def test_a_server_runs_while_it_listens_even_when_it_has_no_time_to_accept(folder, sleeper, monkeypatch):
+    monkeypatch.setattr("reflexion.models.embedded.process._CONNECT_TIMEOUT_S", 0.2)
+    assert running(folder) is None
+    with looks_like_a_server_of(folder) as process, ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = listener.getsockname()
+        recorded = replace(state(process.pid), url=f"http://127.0.0.1:{address[1]}")
+        folder.write_state(recorded)
+        assert running(folder) == recorded
+        with suppress(TimeoutError):
+            while True:
+                stack.enter_context(socket.create_connection(address, timeout=0.2))
+        assert running(folder) == recorded
+
+        folder.write_state(replace(recorded, pid=sleeper.pid))
+        assert running(folder) is None
+        folder.write_state(recorded)
+        listener.close()
+        assert running(folder) is None
 
 
 def test_shutdown_leaves_a_foreign_process_alone(folder, sleeper, tmp_path):
