@@ -16,6 +16,6 @@ EXPECTED = (
 )
 
 
-def one_line(error: Exception) -> str:
-    """The error's text on one line."""
+def one_line(error: Exception | str) -> str:
+    """A text on one line."""
     return " ".join(str(error).split())

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
+from reflexion.cli.errors import one_line
 from reflexion.cli.view import Progress, print_summary
 from reflexion.graphs import ConfigurationError, Reflexion, Result, open_reflexion
 from reflexion.graphs.installation import read_installation
@@ -39,6 +40,8 @@ def run_task(request: Request) -> int:
     result = asyncio.run(_run(request))
     if request.as_json:
         print(json.dumps(result.as_json(), ensure_ascii=False, indent=2))  # noqa: T201
+    elif result.failure and not result.attempts:
+        print(f"reflexion: {one_line(result.stop_detail)}", file=sys.stderr)  # noqa: T201
     else:
         print(result.answer)  # noqa: T201
         if not request.quiet:
@@ -75,7 +78,7 @@ async def _run(request: Request) -> Result:
     )
     async with agent:
         progress = Progress(Console(stderr=True), shown=not request.quiet, live=not request.as_json)
-        progress.notice(agent, installation)
+        progress.notice(agent, chosen=bool(installation.base_url or agent.settings.model))
         return await _watched(agent, arguments, progress)
 
 

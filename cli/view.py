@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from reflexion.graphs import Reflexion, Result
-from reflexion.models import ConnectionSettings
 
 
 class Progress:
@@ -21,11 +20,16 @@ class Progress:
         self.live = live and shown and console.is_terminal
         """Whether the answer is to be streamed."""
 
-    def notice(self, agent: Reflexion, connection: ConnectionSettings) -> None:
-        """Say what the user might not expect; shown without a terminal as well."""
+    def notice(self, agent: Reflexion, *, chosen: bool) -> None:
+        """Say what the user might not expect; shown without a terminal as well.
+
+        Args:
+            agent: the open agent.
+            chosen: the user has chosen a model or an endpoint.
+        """
         if not self._shown:
             return
-        if not connection.base_url and agent.uses_embedded_model:
+        if not chosen and agent.uses_embedded_model:
             self._say("no endpoint is configured: the embedded model serves (set REFLEXION_BASE_URL for another)")
         if not agent.persistence.durable:
             self._say(f"{agent.persistence.url}: nothing will be remembered when this command ends")

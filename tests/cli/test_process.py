@@ -20,21 +20,19 @@ def start(server: FakeOpenAI, folder: Path, *arguments: str) -> subprocess.Popen
     )
 
 
-def test_an_interrupt_ends_the_run_with_its_best_attempt(server, tmp_path):
+def test_an_interrupt_ends_the_run_with_its_best_attempt(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLEXION_PLANNER_MODEL", "planner-m")
     server.script("m", "Answer: 401", LESSON)
-    server.hold("m")
+    server.hold("planner-m")
     process = start(server, tmp_path, "What is 17 * 23?", "--expect", "num:391", "--json")
-    server.wait_for("m", 1, timeout_s=60)
-    server.release("m")
-    server.wait_for("m", 2, timeout_s=60)
-    server.hold("m")
-    server.wait_for("m", 3, timeout_s=60)
+    server.wait_for("planner-m", 1, timeout_s=60)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     result = json.loads(out)
     assert process.returncode == 130
     assert result["stop_reason"] == "cancelled"
     assert result["answer"] == "Answer: 401"
+    assert server.count == 3
 
 
 def test_a_killed_run_goes_on_where_it_was(server, tmp_path):
