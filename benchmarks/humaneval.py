@@ -30,7 +30,11 @@ _EXAMPLE = re.compile(r"^\s*(\w+\(.*\))\s*(?:==|=>|➞|->|→|returns?|should re
 def visible_tests(task: dict[str, Any]) -> list[str]:
     """The examples of the docstring as asserts; only those whose call and value Python can read."""
     docstring = next(
-        (ast.get_docstring(node) or "" for node in ast.parse(task["prompt"] + "    pass\n").body if _is_entry(node, task)),
+        (
+            ast.get_docstring(node) or ""
+            for node in ast.parse(task["prompt"] + "    pass\n").body
+            if _is_entry(node, task)
+        ),
         "",
     )
     pairs = _EXAMPLE.findall(docstring)
