@@ -6,21 +6,25 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
-from reflexion.models.capabilities import Capabilities, capabilities_of
-from reflexion.models.errors import ModelError, classify
+from reflexion.models.capabilities import Capabilities, Sent, capabilities_of
+from reflexion.models.errors import ModelError, classify, scrub
 from reflexion.models.meter import DeadlineExceeded, Meter
 from reflexion.models.prices import Prices
-from reflexion.models.replies import Reply, read_reply
+from reflexion.models.replies import Reply, read_reply, text_of
 from reflexion.models.usage import Call, decimal_text, estimate_tokens
 
 OnToken = Callable[[str], None]
+Sleep = Callable[[float], Awaitable[None]]
+
+TOKENS_PER_MESSAGE = 4
+"""What a chat template adds to each message: its role and its ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +67,23 @@ class ChatClient:
         policy: Policy | None = None,
         max_tokens: int | None = None,
         embedded: bool = False,
+        secret: str = "",
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
+        """Remember how to reach the model; `secret` is what no message may repeat, `sleep` waits between tries."""
         self.name = name
         """The model's name, as the ledger shows it."""
         self.base_url = base_url
         self.embedded = embedded
         """True for the embedded model, whose own judgement is worth little."""
         self._connect = connect
+        self._connecting = asyncio.Lock()
         self._model: BaseChatModel | None = None
         self._prices = prices or Prices()
         self._policy = policy or Policy()
         self._max_tokens = max_tokens
+        self._secret = secret
+        self._sleep = sleep
 
     @property
     def capabilities(self) -> Capabilities:
@@ -105,179 +115,144 @@ class ChatClient:
             BudgetExhausted: the run cannot pay for the call.
             DeadlineExceeded: the run has no time left for it.
         """
+        wanted = _Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
         tries = 0
         while True:
             model = await self._connected()
-            sent = self._parameters(
-                model, messages, meter, temperature=temperature, max_tokens=max_tokens, structure=structure
-            )
+            request = self._within_limits(wanted, meter)
+            sent = self._sendable(request) if _speaks_openai(model) else Sent()
             try:
-                return await self._request(model, messages, meter, sent, on_token)
+                return await self._send(model, request, sent, meter)
             except ModelError as error:
-                if self.capabilities.learn(error, sent | ({"stream_usage": True} if on_token else {})):
+                if self.capabilities.learn(error, sent):
                     continue
-                if error.kind == "connection":
-                    self._model = None
+                if error.kind == "connection" and self.embedded:
+                    self._model = None  # its server may have died; connecting starts another
                 if not error.retryable or tries == self._policy.max_retries:
                     raise
                 await self._pause(error, tries, meter)
                 tries += 1
 
     async def _connected(self) -> BaseChatModel:
-        if self._model is None:
-            self._model = await self._connect()
-        return self._model
+        async with self._connecting:
+            if self._model is None:
+                self._model = await self._connect()
+            return self._model
 
-    def _parameters(
-        self,
-        model: BaseChatModel,
-        messages: Sequence[BaseMessage],
-        meter: Meter,
-        *,
-        temperature: float | None,
-        max_tokens: int | None,
-        structure: Structure | None,
-    ) -> dict[str, Any]:
-        """The optional parameters of a request, as far as the endpoint takes them and the budget allows."""
-        prompt_tokens = estimate_tokens(*(_text(message) for message in messages))
+    def _within_limits(self, request: "_Request", meter: Meter) -> "_Request":
+        prompt_tokens = request.prompt_tokens
         limit = meter.reply_limit(
             prompt_tokens=prompt_tokens,
-            wanted=max_tokens or self._max_tokens,
+            wanted=request.max_tokens,
             cost_usd=lambda reply: self._cost(prompt_tokens, reply, 0),
         )
-        parameters: dict[str, Any] = {}
-        if not _speaks_openai(model):
-            return parameters
-        if temperature is not None and self.capabilities.temperature:
-            parameters["temperature"] = temperature
-        if limit is not None and self.capabilities.max_tokens != "none":
-            parameters["max_tokens"] = limit
-        if structure and self.capabilities.rung != "plain":
-            parameters["structure"] = structure
-        return parameters
+        return replace(request, max_tokens=limit)
 
-    async def _request(
-        self,
-        model: BaseChatModel,
-        messages: Sequence[BaseMessage],
-        meter: Meter,
-        sent: dict[str, Any],
-        on_token: OnToken | None,
-    ) -> Reply:
+    def _sendable(self, request: "_Request") -> Sent:
+        """The optional parameters of a request, as far as the endpoint takes them."""
+        known = self.capabilities
+        limit = None if known.max_tokens == "none" else request.max_tokens
+        if limit is not None and known.longest_reply is not None:
+            limit = min(limit, known.longest_reply)
+        return Sent(
+            rung=known.rung if request.structure else "plain",
+            stream_usage=known.stream_usage and request.on_token is not None,
+            temperature=known.temperature and request.temperature is not None,
+            max_tokens=limit,
+            limit_name=known.max_tokens,
+        )
+
+    async def _send(self, model: BaseChatModel, request: "_Request", sent: Sent, meter: Meter) -> Reply:
         left_s = meter.left_s()
         limit_s = self._policy.call_timeout_s if left_s is None else min(left_s, self._policy.call_timeout_s)
-        watch = _Stopwatch()
-        message: AIMessage | None = None
+        exchange = _Exchange()
         outcome = "ok"
+        answered_with_error = False
         try:
-            async with asyncio.timeout(limit_s):
-                message = await self._ask(model, messages, meter, self._wire(sent), on_token, watch)
-            reply = read_reply(message)
+            async with asyncio.timeout(limit_s) as scope:
+                await self._exchange(model, request, sent, meter, exchange)
+            reply = self._read(exchange.message)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         except Exception as error:
-            known = classify(error, url=self.base_url or self.name)
-            outcome = known.kind
-            if known.kind == "timeout" and left_s is not None and left_s < self._policy.call_timeout_s:
+            if scope.expired() and left_s is not None and left_s < self._policy.call_timeout_s:
                 outcome = "deadline"
                 raise DeadlineExceeded("the run's time is used up") from error
+            known = classify(error, url=self.base_url or self.name, secret=self._secret)
+            outcome = known.kind
+            answered_with_error = known.status is not None
+            if known is error:
+                raise
             raise known from error
         else:
-            if reply.refusal:
-                outcome = "refused"
-                raise ModelError("refused", f"{self.name} refused: {reply.refusal}")
             return reply
         finally:
-            meter.calls.append(self._line(meter, messages, message, watch, outcome))
+            meter.calls.append(self._line(meter, request, exchange, outcome, free=answered_with_error))
 
-    async def _ask(
-        self,
-        model: BaseChatModel,
-        messages: Sequence[BaseMessage],
-        meter: Meter,
-        wire: dict[str, Any],
-        on_token: OnToken | None,
-        watch: "_Stopwatch",
-    ) -> AIMessage:
+    async def _exchange(
+        self, model: BaseChatModel, request: "_Request", sent: Sent, meter: Meter, exchange: "_Exchange"
+    ) -> None:
         config: Any = {
             "run_name": meter.role,
             "tags": [meter.role],
             "metadata": {"role": meter.role, "attempt": meter.attempt},
         }
-        if on_token is None:
-            return _as_message(await model.ainvoke(list(messages), config, **wire))
-        if _speaks_openai(model):
-            wire["stream_usage"] = self.capabilities.stream_usage
-        whole: AIMessageChunk | None = None
-        usage = None
-        async for chunk in model.astream(list(messages), config, **wire):
-            # Some servers repeat a running total in every chunk: the last one counts, not their sum.
-            usage = chunk.usage_metadata or usage
-            whole = chunk if whole is None else whole + chunk
-            if piece := _text(chunk):
-                watch.first()
-                on_token(piece)
-        if whole is None:
-            raise ModelError("invalid_reply", f"{self.base_url or self.name} sent an empty stream")
-        whole.usage_metadata = usage
-        return _as_message(whole)
+        speaks_openai = _speaks_openai(model)
+        wire = _wire(model, request, sent) if speaks_openai else {}
+        if request.on_token is None:
+            if speaks_openai:
+                # A listener such as LangGraph's `messages` stream would otherwise turn this into a stream.
+                wire["stream"] = False
+            exchange.add(await model.ainvoke(list(request.messages), config, **wire))
+            return
+        if speaks_openai:
+            wire["stream_usage"] = sent.stream_usage
+        async for chunk in model.astream(list(request.messages), config, **wire):
+            exchange.add(chunk)
+            if piece := text_of(chunk.content):
+                request.on_token(piece)
+        if speaks_openai and not exchange.message.response_metadata.get("finish_reason"):
+            raise ModelError("connection", f"the stream of {self.base_url or self.name} ended before its end")
 
-    def _wire(self, sent: dict[str, Any]) -> dict[str, Any]:
-        """Parameters as ChatOpenAI takes them."""
-        wire = {key: value for key, value in sent.items() if key == "temperature"}
-        if "max_tokens" in sent:
-            if self.capabilities.max_tokens == "max_tokens":
-                wire["extra_body"] = {"max_tokens": sent["max_tokens"]}
-            else:
-                wire["max_tokens"] = sent["max_tokens"]
-        structure: Structure | None = sent.get("structure")
-        if structure is None:
-            return wire
-        spec = {"name": structure.name, "strict": True}
-        match self.capabilities.rung:
-            case "json_schema":
-                wire["response_format"] = {
-                    "type": "json_schema",
-                    "json_schema": spec | {"schema": structure.schema},
-                }
-            case "tool":
-                function = spec | {"parameters": structure.schema}
-                wire["tools"] = [{"type": "function", "function": function}]
-                wire["tool_choice"] = {"type": "function", "function": {"name": structure.name}}
-            case "json_object":
-                wire["response_format"] = {"type": "json_object"}
-        return wire
+    def _read(self, message: AIMessage) -> Reply:
+        reply = read_reply(message)
+        if reply.refusal:
+            raise ModelError("refused", f"{self.name} refused: {scrub(reply.refusal, self._secret)}")
+        return reply
 
-    def _line(
-        self,
-        meter: Meter,
-        messages: Sequence[BaseMessage],
-        message: AIMessage | None,
-        watch: "_Stopwatch",
-        outcome: str,
-    ) -> Call:
-        """The ledger line of a request; what the endpoint did not report is estimated, and says so."""
+    def _line(self, meter: Meter, request: "_Request", exchange: "_Exchange", outcome: str, *, free: bool) -> Call:
+        """The ledger line of a request; what the endpoint did not report is estimated, and says so.
+
+        Args:
+            meter: whose call it was.
+            request: what was asked.
+            exchange: what came back.
+            outcome: see `Call`.
+            free: an error status came instead of a reply, and nothing is charged for that.
+        """
+        message = exchange.message if exchange.parts else None
         usage: Any = (message.usage_metadata if message is not None else None) or {}
-        answered = message is not None
-        prompt = usage.get("input_tokens") or estimate_tokens(*(_text(m) for m in messages))
-        completion = usage.get("output_tokens") or (estimate_tokens(_text(message)) if message is not None else 0)
-        cached = (usage.get("input_token_details") or {}).get("cache_read") or 0
+        spoken = 0 if message is None else estimate_tokens(*_spoken(message))
+        prompt = 0 if free else usage.get("input_tokens") or request.prompt_tokens
+        completion = usage.get("output_tokens") or spoken
+        cached = min(prompt, (usage.get("input_token_details") or {}).get("cache_read") or 0)
         cost = self._cost(prompt, completion, cached)
+        reported = usage.get("input_tokens") and (usage.get("output_tokens") or not spoken)
         return Call(
             id=uuid.uuid4().hex,
             role=meter.role,
             attempt=meter.attempt,
             model=self.name,
-            returned_model=str(message.response_metadata.get("model_name") or "") if answered and message else "",
+            returned_model="" if message is None else str(message.response_metadata.get("model_name") or ""),
             prompt_tokens=prompt,
             completion_tokens=completion,
             cached_tokens=cached,
             reasoning_tokens=(usage.get("output_token_details") or {}).get("reasoning") or 0,
             cost_usd=None if cost is None else decimal_text(cost),
-            estimated=not (usage.get("input_tokens") and "output_tokens" in usage),
-            latency_s=round(watch.elapsed_s(), 4),
-            first_token_s=watch.first_s,
+            estimated=not (reported or free),
+            latency_s=round(exchange.elapsed_s(), 4),
+            first_token_s=exchange.first_token_s,
             outcome=outcome,
         )
 
@@ -306,34 +281,104 @@ class ChatClient:
         left_s = meter.left_s()
         if left_s is not None and wait_s >= left_s:
             raise DeadlineExceeded(f"no time left to wait {wait_s:.1f} s and try again: {error}") from error
-        await asyncio.sleep(wait_s)
+        await self._sleep(wait_s)
 
 
-class _Stopwatch:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked for."""
+
+    messages: Sequence[BaseMessage]
+    temperature: float | None
+    max_tokens: int | None
+    structure: Structure | None
+    on_token: OnToken | None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """An estimate, on the safe side for the templates and schemas that endpoints add to the text."""
+        texts = [text_of(message.content) for message in self.messages]
+        schema = [json.dumps(self.structure.schema)] if self.structure else []
+        return estimate_tokens(*texts, *schema) + TOKENS_PER_MESSAGE * (len(texts) + len(schema))
+
+
+class _Exchange:
+    """One request's answer so far, so that a broken one can still be booked."""
+
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self.first_s: float | None = None
+        self.parts: list[AIMessage] = []
+        self.first_token_s: float | None = None
+
+    def add(self, part: BaseMessage) -> None:
+        if not isinstance(part, AIMessage):
+            raise ModelError("invalid_reply", f"expected an AI message, got {type(part).__name__}")
+        if self.first_token_s is None and isinstance(part, AIMessageChunk) and text_of(part.content):
+            self.first_token_s = round(self.elapsed_s(), 4)
+        self.parts.append(part)
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self._started
 
-    def first(self) -> None:
-        if self.first_s is None:
-            self.first_s = round(self.elapsed_s(), 4)
+    @property
+    def message(self) -> AIMessage:
+        """The whole answer. Of usage and finish reason the last ones count, where servers repeat them."""
+        chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
+        if not self.parts:
+            raise ModelError("invalid_reply", "the stream was empty")
+        if not chunks:
+            return self.parts[0]
+        whole = chunks[0].model_copy(update={"response_metadata": {}, "usage_metadata": None})
+        bare = [chunk.model_copy(update={"response_metadata": {}, "usage_metadata": None}) for chunk in chunks[1:]]
+        whole = whole + bare if bare else whole
+        whole.usage_metadata = next((c.usage_metadata for c in reversed(chunks) if c.usage_metadata), None)
+        for chunk in chunks:
+            said = {key: value for key, value in chunk.response_metadata.items() if value is not None}
+            whole.response_metadata.update(said)
+        return whole
+
+
+def _wire(model: BaseChatModel, request: _Request, sent: Sent) -> dict[str, Any]:
+    """Parameters as ChatOpenAI takes them.
+
+    What goes into `extra_body` passes LangChain by, which would rename `max_tokens`, and would parse a reply to a
+    `response_format` and raise where it is cut off.
+    """
+    wire: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    if sent.temperature:
+        wire["temperature"] = request.temperature
+    if sent.max_tokens is not None:
+        extra[sent.limit_name] = sent.max_tokens
+    if request.structure:
+        spec = {"name": request.structure.name, "strict": True}
+        schema = request.structure.schema
+        match sent.rung:
+            case "json_schema":
+                extra["response_format"] = {"type": "json_schema", "json_schema": spec | {"schema": schema}}
+            case "tool":
+                wire["tools"] = [{"type": "function", "function": spec | {"parameters": schema}}]
+                wire["tool_choice"] = {"type": "function", "function": {"name": request.structure.name}}
+            case "json_object":
+                extra["response_format"] = {"type": "json_object"}
+    if extra:
+        wire["extra_body"] = (getattr(model, "extra_body", None) or {}) | extra
+    return wire
 
 
 def _speaks_openai(model: BaseChatModel) -> bool:
+    """Whether the model takes the parameters of chat completions."""
     from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415 - slow to import
 
-    return isinstance(model, BaseChatOpenAI)
+    return isinstance(model, BaseChatOpenAI) and not model.use_responses_api
 
 
-def _as_message(message: BaseMessage) -> AIMessage:
-    if not isinstance(message, AIMessage):
-        raise ModelError("invalid_reply", f"expected an AI message, got {type(message).__name__}")
-    return message
+def _spoken(message: AIMessage) -> list[str]:
+    """All that a model wrote: text, refusal, reasoning and tool arguments."""
+    extra = message.additional_kwargs
+    calls = [json.dumps(call["args"]) for call in message.tool_calls]
+    broken = [str(call["args"]) for call in message.invalid_tool_calls]
+    return [text_of(message.content), *(str(extra.get(key) or "") for key in _ASIDE), *calls, *broken]
 
 
-def _text(message: BaseMessage) -> str:
-    content = message.content
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+_ASIDE = ("refusal", "reasoning_content")

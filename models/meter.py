@@ -52,7 +52,9 @@ class Meter:
     ) -> int | None:
         """The most tokens that the next reply may have; None for no limit.
 
-        The limit is sent with the request, so that the endpoint itself keeps the budget.
+        The limit is sent with the request, so that the endpoint itself keeps the budget: what a call may overspend
+        is the error of the prompt's estimate, and a whole reply where an endpoint takes no limit. A call whose
+        smallest reply uses the budget up exactly is still made.
 
         Args:
             prompt_tokens: tokens of the prompt.
@@ -60,7 +62,7 @@ class Meter:
             cost_usd: what the call costs in USD with a reply of so many tokens; None where unknown.
 
         Raises:
-            BudgetExhausted: not even a short reply could be paid for.
+            BudgetExhausted: not even a short reply could be paid for, or what it costs is unknown.
         """
         total = Usage.of(self.calls)
         limit = wanted
@@ -73,21 +75,28 @@ class Meter:
                     f"budget of {self.budget_tokens} tokens: {used} spent, "
                     f"the next call needs {prompt_tokens} for its prompt and at least {least} for a reply"
                 )
-            limit = affordable if limit is None else min(limit, affordable)
+            if affordable < _UNLIMITED:
+                limit = affordable if limit is None else min(limit, affordable)
         if self.budget_usd is not None:
-            used_usd = (self.spent.cost_usd or Decimal(0)) + (total.cost_usd or Decimal(0))
-            left_usd = self.budget_usd - used_usd
-            affordable = _affordable(left_usd, cost_usd)
+            if self.spent.cost_usd is None or total.cost_usd is None or cost_usd(least) is None:
+                raise BudgetExhausted(
+                    f"a budget of {self.budget_usd} USD cannot be kept: the model's price is unknown; state it in "
+                    "REFLEXION_PRICES, or set a budget in tokens"
+                )
+            used_usd = self.spent.cost_usd + total.cost_usd
+            affordable = _affordable(self.budget_usd - used_usd, cost_usd)
             if affordable < least:
                 raise BudgetExhausted(
                     f"budget of {self.budget_usd} USD: {used_usd:f} spent, "
-                    f"the next call needs at least {cost_usd(least) or 0:f}"
+                    f"the next call needs at least {cost_usd(least):f}"
                 )
-            limit = affordable if limit is None else min(limit, affordable)
+            if affordable < _UNLIMITED:
+                limit = affordable if limit is None else min(limit, affordable)
         return limit
 
 
 _UNLIMITED = 1_000_000
+"""Tokens. No reply is that long, and endpoints refuse such a limit."""
 
 
 def _affordable(left_usd: Decimal, cost_usd: Callable[[int], Decimal | None]) -> int:
@@ -95,7 +104,8 @@ def _affordable(left_usd: Decimal, cost_usd: Callable[[int], Decimal | None]) ->
     low, high = -1, _UNLIMITED
     while low < high:
         middle = (low + high + 1) // 2
-        if (cost_usd(middle) or 0) <= left_usd:
+        cost = cost_usd(middle)
+        if cost is not None and cost <= left_usd:
             low = middle
         else:
             high = middle - 1

@@ -4,9 +4,19 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-USD_PER_MTOK = Annotated[Decimal, Field(ge=0, le=10_000)]
+CHEAPEST, DEAREST = Decimal("0.001"), Decimal(10_000)
+"""USD per million tokens. Beyond these, a price was surely meant per token or per thousand."""
+
+
+def _plausible(price: Decimal) -> Decimal:
+    if price and not CHEAPEST <= price <= DEAREST:
+        raise ValueError(f"{price:f} is no price in USD per million tokens; 0, or {CHEAPEST} to {DEAREST}, is meant")
+    return price
+
+
+USD_PER_MTOK = Annotated[Decimal, Field(allow_inf_nan=False), AfterValidator(_plausible)]
 
 
 class Price(BaseModel):

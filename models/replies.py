@@ -6,10 +6,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-_OPENS = re.compile(r"\s*<(think|thinking|thought|reasoning)>", re.IGNORECASE)
-_CLOSES = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_ANY_OPENS = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_REFUSING = {"content_filter", "refusal"}
+_NAMES = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
+_TAG = re.compile(
+    rf"(?P<open><{_NAMES}\b[^<>/]*>|\[THINK\]|◁think▷)|(?P<close></{_NAMES}\s*>|\[/THINK\]|◁/think▷)", re.IGNORECASE
+)
+_REFUSING = {"content_filter", "refusal", "safety"}
+_CUT = {"length", "max_tokens"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,46 +31,68 @@ class Reply:
 
 def read_reply(message: AIMessage) -> Reply:
     """Read a message: content as text or as blocks, reasoning dropped, refusals and cut-offs named."""
-    finish = str(message.response_metadata.get("finish_reason") or "")
-    text, refusal = _content(message.content)
-    refusal = refusal or str(message.additional_kwargs.get("refusal") or "")
+    metadata = message.response_metadata
+    finish = str(metadata.get("finish_reason") or metadata.get("stop_reason") or "").lower()
+    refusal = _refusal_of(message.content) or str(message.additional_kwargs.get("refusal") or "")
     if not refusal and finish in _REFUSING:
         refusal = f"finish reason {finish}"
-    arguments = message.tool_calls[0]["args"] if message.tool_calls else None
+    text = text_of(message.content)
+    if not text and message.invalid_tool_calls:
+        text = str(message.invalid_tool_calls[0]["args"] or "")
     return Reply(
-        text=strip_reasoning(text).strip(),
-        truncated=finish in {"length", "max_tokens"},
-        refusal=refusal,
-        arguments=arguments,
+        text=strip_reasoning(storable(text)).strip(),
+        truncated=finish in _CUT,
+        refusal=storable(refusal),
+        arguments=storable(message.tool_calls[0]["args"]) if message.tool_calls else None,
     )
 
 
+def text_of(content: Any) -> str:
+    """The text of a message's content; blocks of other kinds, such as reasoning, are left out."""
+    if isinstance(content, str):
+        return content
+    texts = []
+    for block in content or ():
+        if isinstance(block, str):
+            texts.append(block)
+        elif block.get("type", "text") in {"text", "output_text"}:
+            texts.append(str(block.get("text") or ""))
+    return "".join(texts)
+
+
+def _refusal_of(content: Any) -> str:
+    blocks = [] if isinstance(content, str) else [block for block in content or () if isinstance(block, dict)]
+    refusals = [str(block.get("refusal") or "refused") for block in blocks if block.get("type") == "refusal"]
+    return " ".join(refusals)
+
+
 def strip_reasoning(text: str) -> str:
-    """The text after its leading block of reasoning.
+    """The text after its leading blocks of reasoning.
 
     An unclosed block is all reasoning and leaves nothing; a closing tag whose opening one was eaten by
     the chat template counts as well. A pair of tags further inside belongs to the answer and stays.
     """
-    closings = list(_CLOSES.finditer(text))
-    if _OPENS.match(text):
-        return text[closings[-1].end() :] if closings else ""
-    if closings:
-        first_opening = _ANY_OPENS.search(text)
-        if first_opening is None or first_opening.start() > closings[0].start():
-            return text[closings[0].end() :]
+    while tags := list(_TAG.finditer(text)):
+        leads = tags[0]["open"] is not None and not text[: tags[0].start()].strip()
+        if tags[0]["open"] is not None and not leads:
+            return text
+        # From the end, whatever is not a pair of the answer's own is still reasoning.
+        inner = tags[1:] if leads else tags
+        while len(inner) > 1 and inner[-1]["close"] and inner[-2]["open"]:
+            inner = inner[:-2]
+        closing = next((tag for tag in reversed(inner) if tag["close"]), None)
+        if closing is None:
+            return ""
+        text = text[closing.end() :]
     return text
 
 
-def _content(content: Any) -> tuple[str, str]:
-    """Text and refusal of a message's content."""
-    if isinstance(content, str):
-        return content, ""
-    texts, refusals = [], []
-    for block in content or ():
-        if isinstance(block, str):
-            texts.append(block)
-        elif block.get("type") == "refusal":
-            refusals.append(str(block.get("refusal") or "refused"))
-        elif block.get("type", "text") in {"text", "output_text"}:
-            texts.append(str(block.get("text") or ""))
-    return "".join(texts), " ".join(refusals)
+def storable(value: Any) -> Any:
+    """The value without what no database and no request can hold: half surrogate pairs and NUL characters."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
+    if isinstance(value, list):
+        return [storable(item) for item in value]
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    return value

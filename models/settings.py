@@ -17,10 +17,12 @@ def normalise_base_url(url: str) -> str:
     """The base URL as clients need it: no trailing slash, no `/chat/completions`.
 
     Raises:
-        ValueError: it is no http(s) URL, or has no path, which nearly always means a forgotten `/v1`.
+        ValueError: it is no http(s) URL, holds a key, or has no path, which nearly always means a forgotten `/v1`.
     """
     stripped = url.strip().rstrip("/")
     parts = urlsplit(stripped)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("the base URL may hold no user, query or fragment: a key belongs in REFLEXION_API_KEY")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"base URL {url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
     if stripped.endswith(_CHAT_PATH):
@@ -33,17 +35,28 @@ def normalise_base_url(url: str) -> str:
     return stripped
 
 
+def _stripped(key: SecretStr) -> SecretStr:
+    """The key without the line break that a file or a paste leaves at its end, and that no header can hold."""
+    return SecretStr(key.get_secret_value().strip())
+
+
 class ConnectionSettings(BaseSettings):
     """The endpoint and its key, from `REFLEXION_*` variables or `.env`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REFLEXION_", env_file=".env", extra="ignore", populate_by_name=True, frozen=True
+        env_prefix="REFLEXION_",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        populate_by_name=True,
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     base_url: Annotated[str, AfterValidator(lambda url: url and normalise_base_url(url))] = ""
     """An OpenAI-compatible endpoint; empty for OpenAI itself where a key is set, else the embedded model."""
 
-    api_key: SecretStr = Field(
+    api_key: Annotated[SecretStr, AfterValidator(_stripped)] = Field(
         default=SecretStr(""), validation_alias=AliasChoices("REFLEXION_API_KEY", "OPENAI_API_KEY")
     )
 

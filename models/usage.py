@@ -85,10 +85,10 @@ def decimal_text(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-CHARACTERS_PER_TOKEN = 4
-"""OpenAI's own rule of thumb for English text; code and other languages have fewer."""
+BYTES_PER_TOKEN = 4
+"""OpenAI's own rule of thumb for English text; in UTF-8 bytes it also holds roughly for other scripts."""
 
 
 def estimate_tokens(*texts: str) -> int:
-    """Tokens of the texts, guessed by their length; needs no tokenizer and no download."""
-    return sum(-(-len(text) // CHARACTERS_PER_TOKEN) for text in texts)
+    """Tokens of the texts, guessed by their length in UTF-8; needs no tokenizer and no download."""
+    return sum(-(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN) for text in texts)
