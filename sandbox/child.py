@@ -23,7 +23,7 @@ MODULES = (
 NEEDED_BY_CANDIDATE = MODULES[: MODULES.index("candidate_main") + 1]
 
 _KILL_ROUNDS = 50
-"""Times that a session is searched for processes that were started while it was being killed."""
+"""Times that processes are looked for that were started while the others were being killed."""
 
 
 @cache
@@ -61,7 +61,7 @@ def child_limits(limits: Limits, *, counts_processes: bool) -> dict[str, int]:
 
 
 class Child:
-    """One sandboxed process in its own session, with an empty environment and its input closed.
+    """One sandboxed process, leader of all it may start, with an empty environment and its input closed.
 
     Args:
         job: what `boot` gets; `modules` is added here.
@@ -126,14 +126,14 @@ class Child:
             time.sleep(0.002)
 
     def close(self) -> None:
-        """Kill its whole session and reap it; no process of it is left."""
+        """Kill it and whatever it started, and reap it; no process of it is left."""
         if self._process.returncode is not None:
             return
         pid = self._process.pid  # not reaped yet, so the number is still its own
         for _ in range(_KILL_ROUNDS):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-            members = [] if self._cannot_fork else _session(pid)
+            members = [] if self._cannot_fork else _led_by(pid)
             for member in members:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(member, signal.SIGKILL)
@@ -145,12 +145,12 @@ class Child:
         self.output.close()
 
 
-def _session(leader: int) -> list[int]:
-    """List the living processes of a session, also those that moved to a process group of their own."""
+def _led_by(leader: int) -> list[int]:
+    """List the living processes under a leader, also those that moved to a process group of their own."""
     members = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            state, _, _, session = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(session) == leader and state != "Z" and int(entry.name) != leader:
+            state, _, _, its_leader = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(its_leader) == leader and state != "Z" and int(entry.name) != leader:
                 members.append(int(entry.name))
     return members

@@ -7,7 +7,6 @@ import signal
 import threading
 from typing import Any
 
-from reflexion.sandbox.boot import REFUSED
 from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
 from reflexion.sandbox.layers import Unavailable, available_layers
@@ -15,7 +14,10 @@ from reflexion.sandbox.pair import Ending, run_pair
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 _STARVED = 0.2
-"""Share of the wall time without a CPU, although ready to run, from which on a timeout is the machine's fault."""
+"""Share of the wall time without a CPU, although ready to run, from which on a timeout may be the machine's fault."""
+
+_BUSY = 0.8
+"""Share of the wall time with a CPU from which on it is not: its own threads keep each other waiting."""
 
 
 async def judge(candidate: str, tests: str, *, entry: str | None = None, limits: Limits = Limits()) -> Verdict:  # noqa: B008
@@ -43,7 +45,7 @@ async def judge(candidate: str, tests: str, *, entry: str | None = None, limits:
         layers = await asyncio.to_thread(available_layers)
         async with gate().shared():
             ending = await _run(candidate, tests, name, limits, layers)
-        if ending.wall_timeout and ending.starved_s > _STARVED * ending.wall_s:
+        if _kept_waiting(ending):
             async with gate().alone():
                 ending = await _run(candidate, tests, name, limits, layers)
     except (Unavailable, OSError) as error:
@@ -63,6 +65,11 @@ async def _run(candidate: str, tests: str, entry: str, limits: Limits, layers: t
         stop.set()
         await asyncio.wait([running])
         raise
+
+
+def _kept_waiting(ending: Ending) -> bool:
+    starved, busy = ending.starved_s > _STARVED * ending.wall_s, sum(ending.cpu_s) > _BUSY * ending.wall_s
+    return ending.wall_timeout and starved and not busy
 
 
 def _needs_entry(collection: Collection) -> bool:
@@ -111,14 +118,14 @@ def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple
         return "crashed", f"killed{during}: it printed without end"
     if any(_out_of_cpu(code, used, limits) for code, used in zip(ending.exit_codes, ending.cpu_s, strict=True)):
         return "timeout", f"more than {limits.cpu_s:g} s of CPU time used{during}"
-    if REFUSED in ending.exit_codes and (ending.verdict is None or ending.verdict["state"] == "unavailable"):
-        return "unavailable", ending.output or ending.tester_output
+    if not ending.started:
+        return "unavailable", f"the process for the tests did not start: {ending.tester_output.strip()[-500:]}"
     if ending.verdict is None:
         why = ending.tester_output.strip().splitlines()[-1:] or [f"exit code {ending.exit_codes[1]}"]
         return "crashed", f"the process with the tests ended without a verdict{during}: {why[0]}"
     state, message = ending.verdict["state"], ending.verdict["message"]
     if state == "unavailable":
-        return state, f"{message}: {ending.output}"
+        return state, f"{message}: {ending.output.strip()[-500:]}"
     if state == "crashed" or (state == "candidate_failed" and ending.exit_codes[0] not in (0, None)):
         message = f"{message}{during} ({_cause(ending.exit_codes[0])})"
     return state, message

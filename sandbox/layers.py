@@ -11,7 +11,7 @@ from reflexion.sandbox.lockdown import LAYERS
 from reflexion.sandbox.records import Limits
 
 ALWAYS = ("process", "environment")
-"""An own process and session, and an empty environment with a bare interpreter: wherever processes can be started."""
+"""A process apart, and an empty environment with a bare interpreter: wherever processes can be started."""
 
 
 class Unavailable(RuntimeError):  # noqa: N818 - it names the state of the sandbox, as `Verdict.state` does

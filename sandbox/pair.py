@@ -36,6 +36,9 @@ class Ending:
     verdict: dict[str, Any] | None = None
     """The last line with the right token that closes the run: `state`, `message`, `results`."""
 
+    started: bool = False
+    """The tests' process was locked and got as far as the tests."""
+
     under_way: int | None = None
     """Number of the test that was started last."""
 
@@ -72,6 +75,7 @@ class _VerdictLines:
                 message = json.loads(line)
                 if not secrets.compare_digest(str(message.pop("token", "")), self.token):
                     continue
+                self.ending.started = True
                 if "now" in message:
                     self.ending.under_way = message["now"]
                 else:
