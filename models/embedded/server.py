@@ -107,7 +107,7 @@ class EmbeddedModel:
 
     def _command(self, model: str, folder: ServerFolder) -> list[str]:
         if not _has_llama():
-            raise EmbeddedModelError(f"llama.cpp is not installed; {_weights.ADVICE}")
+            raise EmbeddedModelError(f"llama.cpp is not installed; {_weights.advice()}")
         if self._path is None:
             file = _weights.ensure(_weights.by_name(model), _cache(self._cache))
         else:

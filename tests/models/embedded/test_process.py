@@ -53,12 +53,17 @@ def sleeper():
 
 
 @contextmanager
-def looks_like_a_server_of(folder: ServerFolder) -> Iterator[subprocess.Popen[bytes]]:
+def looks_like_a_server_of(folder: ServerFolder) -> Iterator[subprocess.Popen[str]]:
     arguments = command(folder, Path("weights.gguf"), "tiny", 300.0)
     process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()", *arguments], stdin=subprocess.PIPE
+        [sys.executable, "-c", "import sys; print('ready', flush=True); sys.stdin.read()", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
+        # For a moment after exec the system shows no arguments.
+        assert process.stdout.readline() == "ready\n"
         yield process
     finally:
         process.communicate(timeout=30)
