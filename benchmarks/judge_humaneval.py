@@ -87,7 +87,7 @@ def report(title: str, outcomes: list[Outcome], *, should_pass: bool, exempt: di
     unexpected = [
         one
         for one in outcomes
-        if (one.evaluation.score == 1) != should_pass and f"{one.task_id} | {one.what}" not in exempt
+        if (one.evaluation.score == 1) != (should_pass or f"{one.task_id} | {one.what}" in exempt)
     ]
     print(f"{title}: {len(passed)} of {len(outcomes)} pass, {len(unscored)} without a score,")
     print(f"  {len(outcomes) - len(disagreeing)} agree with plain execution, {len(unexpected)} unexpected")

@@ -6,6 +6,7 @@ from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
 from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
 from reflexion.evaluators.unit_tests import UnitTests
+from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
@@ -15,9 +16,12 @@ __all__ = [
     "Evaluator",
     "ExpectError",
     "Function",
+    "Limits",
     "Match",
     "Task",
+    "TestsInvalid",
     "UnitTests",
     "as_evaluator",
+    "check_tests",
     "read_expectation",
 ]

@@ -5,12 +5,11 @@ from typing import TypedDict
 
 from langgraph.errors import GraphBubbleUp
 
-from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Match, Task, UnitTests
+from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Limits, Match, Task, UnitTests
 from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub
 from reflexion.nodes.attempts import passes, same_answer
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, Turn
-from reflexion.sandbox import Limits
 
 FLAWS = {
     "empty": "the reply was empty",

@@ -6,11 +6,10 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
-from reflexion.evaluators import ExpectError, read_expectation
+from reflexion.evaluators import ExpectError, TestsInvalid, check_tests, read_expectation
 from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
 from reflexion.nodes.settings import ConfigurationError
 from reflexion.nodes.turn import Delta, Turn
-from reflexion.sandbox import TestsInvalid, check_tests
 
 
 class TaskSpec(TypedDict):
@@ -37,7 +36,7 @@ class RecallReads(TypedDict, total=False):
 
 
 FEWEST_STEPS = 4
-"""recall, actor, evaluator, remember."""
+"""recall, actor, evaluator, remember. LangGraph counts one more: its limit has to be greater than the steps taken."""
 
 
 async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[str, Any]]) -> Delta:
@@ -53,7 +52,7 @@ async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[
     """
     spec = read_task(state)
     if state.get("remaining_steps", FEWEST_STEPS) < FEWEST_STEPS:
-        raise ConfigurationError(f"the recursion limit is below {FEWEST_STEPS}, the steps of a single attempt")
+        raise ConfigurationError(f"a single attempt needs a recursion limit of at least {FEWEST_STEPS + 1}")
     lessons = await _recalled(spec["text"], state.get("reflections", []), turn)
     for lesson in lessons:
         turn.emit("recalled", **lesson)
