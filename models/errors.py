@@ -11,6 +11,7 @@ ErrorKind = Literal[
     "auth",
     "bad_request",
     "billing",
+    "circuit_open",
     "connection",
     "content_filter",
     "context_length",
