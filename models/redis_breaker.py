@@ -1,0 +1,202 @@
+"""Circuits that many processes and machines share through Redis, with the semantics of `circuit.Circuit`."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from reflexion.models.breaker import LocalCircuits, Step
+from reflexion.models.circuit import SLICES, BreakerPolicy, Circuit, CircuitState, Key, Verdict
+
+logger = logging.getLogger(__name__)
+
+_FORGOTTEN_AFTER_S = 86_400
+"""A circuit that nobody has entered for so long (and longer than it may be open) is new again."""
+
+_UNREACHABLE = (RedisError, OSError, TimeoutError)
+
+
+class RedisCircuits:
+    """Circuits in Redis. Every step is one script there, on the server's clock, and so atomic.
+
+    Whoever holds a probe renews its lease while the probe lasts; when the process dies, the lease runs out and another
+    process probes. Where Redis cannot be reached, each process keeps circuits of its own until it can.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        policy: BreakerPolicy | None = None,
+        *,
+        prefix: str = "reflexion:circuit:",
+        lease_s: float = 15.0,
+        patience_s: float = 1.0,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Share circuits.
+
+        Args:
+            redis: the client; it stays the caller's to close.
+            policy: must be the same in every process.
+            prefix: of the keys; one key for each endpoint and model.
+            lease_s: seconds after which the place of a probe whose process died falls free.
+            patience_s: seconds after which Redis counts as unreachable.
+            clock: replaces the server's clock, for tests.
+        """
+        self._redis = redis
+        self._policy = policy or BreakerPolicy()
+        self._prefix = prefix
+        self._lease_s = lease_s
+        self._patience_s = patience_s
+        self._clock = clock
+        self._script = redis.register_script(_SCRIPT)
+        self._local = LocalCircuits(self._policy)
+        self._leases: dict[tuple[Key, int], asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[Step]] = set()
+
+    async def enter(self, key: Key) -> Step:
+        """Ask to send a request. A negative epoch is one of this process's own circuits."""
+        try:
+            step = await self._step(key, "enter")
+        except _UNREACHABLE as error:
+            logger.warning("circuits are not shared, Redis cannot be reached: %s", error or type(error).__name__)
+            step = await self._local.enter(key)
+            return replace(step, epoch=None if step.epoch is None else _swap(step.epoch))
+        if step.epoch is not None and step.after.state == "half_open":
+            self._leases[key, step.epoch] = asyncio.create_task(self._renew(key, step.epoch))
+        return step
+
+    async def leave(self, key: Key, epoch: int, verdict: Verdict, why: str) -> Step:
+        """Tell how an admitted request ended."""
+        leaving = asyncio.create_task(self._leave(key, epoch, verdict, why))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        return await asyncio.shield(leaving)
+
+    async def states(self) -> list[CircuitState]:
+        """All circuits that were ever entered, by endpoint and model."""
+        names = [name async for name in self._redis.scan_iter(match=f"{self._prefix}*")]
+        keys = [cast("Key", tuple(json.loads(_text(name).removeprefix(self._prefix)))) for name in names]
+        return [(await self._step(key, "look")).after for key in sorted(keys)]
+
+    async def _leave(self, key: Key, epoch: int, verdict: Verdict, why: str) -> Step:
+        if epoch < 0:
+            return await self._local.leave(key, _swap(epoch), verdict, why)
+        if lease := self._leases.pop((key, epoch), None):
+            lease.cancel()
+        try:
+            return await self._step(key, "leave", epoch, verdict, why)
+        except _UNREACHABLE as error:
+            logger.warning("a result did not reach Redis: %s", error or type(error).__name__)
+            return Step("closed", Circuit(since=0.0).seen(key, 0.0))
+
+    async def _renew(self, key: Key, epoch: int) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            with suppress(*_UNREACHABLE):
+                await self._step(key, "renew", epoch)
+
+    async def _step(self, key: Key, what: str, epoch: int = 0, verdict: Verdict = "nothing", why: str = "") -> Step:
+        now = "" if self._clock is None else repr(self._clock())
+        policy = json.dumps(asdict(self._policy) | {"slices": SLICES, "lease_s": self._lease_s})
+        arguments = [what, policy, now, epoch, verdict, why, _FORGOTTEN_AFTER_S]
+        async with asyncio.timeout(self._patience_s):
+            answer: Any = await self._script(keys=[self._prefix + json.dumps(key)], args=arguments)
+        done = json.loads(_text(answer))
+        return Step(done["before"], Circuit(**done["circuit"]).seen(key, done["now"]), done.get("epoch"))
+
+
+def _swap(epoch: int) -> int:
+    """Between the epochs of own circuits, from 0, and the negative numbers that tell them from those in Redis."""
+    return -1 - epoch
+
+
+def _text(value: Any) -> str:
+    """What Redis answered, whether or not the client decodes it."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+_SCRIPT = """
+local what, policy, epoch, verdict, why = ARGV[1], cjson.decode(ARGV[2]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local time = redis.call('TIME')
+local now = tonumber(ARGV[3]) or time[1] + time[2] / 1000000
+local stored = redis.call('GET', KEYS[1])
+-- The first epoch is the time, so that it differs from those of a circuit that was forgotten.
+local circuit = stored and cjson.decode(stored) or {
+  since = now, state = 'closed', epoch = math.floor(time[1]), consecutive = 0, slices = {}, openings = 0,
+  retry_at = 0, probe_until = 0, faults = 0, requests = 0, why = '',
+}
+local before, admitted = circuit.state, nil
+
+local function turn(state)
+  circuit.state, circuit.since, circuit.epoch = state, now, circuit.epoch + 1
+  circuit.consecutive, circuit.slices, circuit.probe_until = 0, {}, 0
+end
+
+local function open()
+  local again = circuit.state == 'half_open' or now - circuit.since <= policy.window_s
+  circuit.openings, circuit.why = again and circuit.openings + 1 or 1, why
+  turn('open')
+  local open_s = policy.first_open_s * 2 ^ math.min(circuit.openings - 1, 60)
+  circuit.retry_at = now + math.min(policy.longest_open_s, open_s)
+end
+
+local function enter()
+  if circuit.state == 'closed' then
+    admitted = circuit.epoch
+  elseif now >= (circuit.state == 'open' and circuit.retry_at or circuit.probe_until) then
+    if circuit.state == 'open' then turn('half_open') end
+    circuit.epoch = circuit.epoch + 1
+    circuit.probe_until = now + policy.lease_s
+    admitted = circuit.epoch
+  end
+end
+
+local function count()
+  local fault = verdict == 'fault' and 1 or 0
+  circuit.consecutive = fault == 1 and circuit.consecutive + 1 or 0
+  local number = math.floor(now * policy.slices / policy.window_s)
+  local kept = {}
+  for _, slice in ipairs(circuit.slices) do
+    if slice[1] > number - policy.slices then table.insert(kept, slice) end
+  end
+  if #kept == 0 or kept[#kept][1] ~= number then table.insert(kept, {number, 0, 0}) end
+  kept[#kept][2], kept[#kept][3] = kept[#kept][2] + 1, kept[#kept][3] + fault
+  circuit.slices, circuit.requests, circuit.faults = kept, 0, 0
+  for _, slice in ipairs(kept) do
+    circuit.requests, circuit.faults = circuit.requests + slice[2], circuit.faults + slice[3]
+  end
+end
+
+local function leave()
+  if verdict == 'nothing' then
+    circuit.probe_until = 0
+  elseif circuit.state == 'closed' then
+    count()
+    local share = circuit.requests >= policy.least and circuit.faults >= policy.share * circuit.requests
+    if verdict == 'fault' and (share or circuit.consecutive >= policy.consecutive) then open() end
+  elseif verdict == 'fault' then
+    open()
+  else
+    turn('closed')
+    circuit.requests, circuit.faults = 0, 0
+  end
+end
+
+if what == 'enter' then
+  enter()
+elseif epoch == circuit.epoch and what == 'leave' then
+  leave()
+elseif epoch == circuit.epoch and what == 'renew' then
+  circuit.probe_until = now + policy.lease_s
+end
+local lasts_s = math.ceil(ARGV[7] + policy.longest_open_s + policy.window_s)
+redis.call('SET', KEYS[1], cjson.encode(circuit), 'EX', lasts_s)
+return cjson.encode({before = before, circuit = circuit, now = now, epoch = admitted})
+"""
