@@ -50,13 +50,16 @@ class RedisCircuits:
             clock: replaces the server's clock, for tests.
         """
         self._redis = redis
-        self._policy = policy or BreakerPolicy()
+        policy = policy or BreakerPolicy()
+        kept_s = _FORGOTTEN_AFTER_S + policy.longest_open_s + policy.window_s
+        self._policy = json.dumps(asdict(policy) | {"slices": SLICES, "lease_s": lease_s, "forgotten_s": kept_s})
         self._prefix = prefix
         self._lease_s = lease_s
         self._patience_s = patience_s
         self._clock = clock
         self._script = redis.register_script(_SCRIPT)
-        self._local = LocalCircuits(self._policy)
+        self._shared = True
+        self._local = LocalCircuits(policy)
         self._leases: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[Step]] = set()
 
@@ -65,9 +68,12 @@ class RedisCircuits:
         try:
             step = await self._step(key, "enter")
         except _UNREACHABLE as error:
-            logger.warning("circuits are not shared, Redis cannot be reached: %s", error or type(error).__name__)
+            if self._shared:
+                logger.warning("circuits are not shared for now, Redis gave no answer: %r", error)
+            self._shared = False
             step = await self._local.enter(key)
             return replace(step, epoch=None if step.epoch is None else _swap(step.epoch))
+        self._shared = True
         if step.epoch is not None and step.after.state == "half_open":
             self._leases[key, step.epoch] = asyncio.create_task(self._renew(key, step.epoch))
         return step
@@ -80,7 +86,11 @@ class RedisCircuits:
         return await asyncio.shield(leaving)
 
     async def states(self) -> list[CircuitState]:
-        """All circuits that were ever entered, by endpoint and model."""
+        """All circuits in Redis, by endpoint and model.
+
+        Raises:
+            RedisError: Redis cannot be reached.
+        """
         names = [name async for name in self._redis.scan_iter(match=f"{self._prefix}*")]
         keys = [cast("Key", tuple(json.loads(_text(name).removeprefix(self._prefix)))) for name in names]
         return [(await self._step(key, "look")).after for key in sorted(keys)]
@@ -93,7 +103,7 @@ class RedisCircuits:
         try:
             return await self._step(key, "leave", epoch, verdict, why)
         except _UNREACHABLE as error:
-            logger.warning("a result did not reach Redis: %s", error or type(error).__name__)
+            logger.warning("how a request ended did not reach Redis: %r", error)
             return Step("closed", Circuit(since=0.0).seen(key, 0.0))
 
     async def _renew(self, key: Key, epoch: int) -> None:
@@ -104,8 +114,8 @@ class RedisCircuits:
 
     async def _step(self, key: Key, what: str, epoch: int = 0, verdict: Verdict = "nothing", why: str = "") -> Step:
         now = "" if self._clock is None else repr(self._clock())
-        policy = json.dumps(asdict(self._policy) | {"slices": SLICES, "lease_s": self._lease_s})
-        arguments = [what, policy, now, epoch, verdict, why, _FORGOTTEN_AFTER_S]
+        storable = why.encode("utf-8", "replace").decode()
+        arguments = [what, self._policy, now, epoch, verdict, storable]
         async with asyncio.timeout(self._patience_s):
             answer: Any = await self._script(keys=[self._prefix + json.dumps(key)], args=arguments)
         done = json.loads(_text(answer))
@@ -196,7 +206,8 @@ elseif epoch == circuit.epoch and what == 'leave' then
 elseif epoch == circuit.epoch and what == 'renew' then
   circuit.probe_until = now + policy.lease_s
 end
-local lasts_s = math.ceil(ARGV[7] + policy.longest_open_s + policy.window_s)
-redis.call('SET', KEYS[1], cjson.encode(circuit), 'EX', lasts_s)
+if what ~= 'look' then
+  redis.call('SET', KEYS[1], cjson.encode(circuit), 'EX', math.ceil(policy.forgotten_s))
+end
 return cjson.encode({before = before, circuit = circuit, now = now, epoch = admitted})
 """
