@@ -1,4 +1,4 @@
-"""Opens the database behind a URL: LangGraph's checkpointer and store in it, and the locks beside it."""
+"""Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,6 +11,7 @@ from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
+from reflexion.models.ledger import LedgerStore, MemoryLedger
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
 
@@ -31,6 +32,8 @@ class Persistence:
     """Keeps what threads share. It has no semantic index."""
     locks: ThreadLocks
     """Keep two runs from working on one thread at the same time, across processes."""
+    ledger: LedgerStore
+    """Keeps a line for every request to a model."""
     durable: bool
     """Whether anything is left when the process ends."""
     _size: Callable[[], Awaitable[int | None]] = field(repr=False)
@@ -81,4 +84,6 @@ def _open_memory() -> Persistence:
     async def no_size() -> None:
         return None
 
-    return Persistence("memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), durable=False, _size=no_size)
+    return Persistence(
+        "memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), MemoryLedger(), durable=False, _size=no_size
+    )

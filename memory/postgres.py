@@ -1,4 +1,4 @@
-"""One PostgreSQL database for checkpointer, store and locks, shared by any number of machines."""
+"""One PostgreSQL database for checkpointer, store, ledger and locks, shared by any number of machines."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
 
@@ -26,7 +27,7 @@ CONNECT_S: Final = 10
 SETUP_S: Final = 60.0
 """How long the set-up by another process is waited for, in seconds."""
 POOL_SIZE: Final = 4
-"""Saver and store each send one thing at a time; more connections would only lie about."""
+"""Saver, store and ledger each send one thing at a time; more connections would only lie about."""
 
 
 async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
@@ -42,8 +43,11 @@ async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
             saver = _Saver(pool)
             store = _Store(pool)
             stack.push_async_callback(store.aclose)
+            ledger = PostgresLedger(pool)
+            stack.push_async_callback(ledger.aclose)
             await saver.setup()
             await store.setup()
+            await ledger.setup()
     except ThreadBusy:
         raise DatabaseError(
             f"another process has been setting up {shown} for {SETUP_S:.0f} s: end it, then try again"
@@ -57,7 +61,7 @@ async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
             row = await cursor.fetchone()
         return int(row["size"]) if row else 0
 
-    return Persistence(shown, saver, store, locks, durable=True, _size=size)
+    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size)
 
 
 def _read(url: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One SQLite file for checkpointer and store, shared by any number of processes on one machine."""
+"""One SQLite file for checkpointer, store and ledger, shared by any number of processes on one machine."""
 
 import asyncio
 import contextlib
@@ -17,6 +17,7 @@ from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.ledger import SqliteLedger
 from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
 from reflexion.memory.persistence import DatabaseError, Persistence
 
@@ -34,13 +35,16 @@ async def open_sqlite(file: str, stack: AsyncExitStack) -> Persistence:
         # One at a time: switching to WAL answers "database is locked" without waiting for anybody.
         async with locks.hold("set-up of the database", wait_s=BUSY_S):
             await asyncio.to_thread(_create, path)
-            # Two connections, as saver and store each know only their own lock: on one connection the commit
+            # A connection each, as saver and store each know only their own lock: on one connection the commit
             # of the one would end the transaction of the other.
             saver = _Saver(await stack.enter_async_context(_connection(path, isolation_level="DEFERRED")))
             store = _Store(await stack.enter_async_context(_connection(path, isolation_level=None)))
             stack.push_async_callback(store.aclose)
+            ledger = SqliteLedger(await stack.enter_async_context(_connection(path, isolation_level=None)))
+            stack.push_async_callback(ledger.aclose)
             await saver.setup()
             await store.setup()
+            await ledger.setup()
     except ThreadBusy:
         raise DatabaseError(
             f"another process has been setting up the SQLite file {path} for {BUSY_S:.0f} s: end it, then try again"
@@ -51,7 +55,7 @@ async def open_sqlite(file: str, stack: AsyncExitStack) -> Persistence:
     async def size() -> int:
         return await asyncio.to_thread(_size, path)
 
-    return Persistence(f"sqlite:///{path}", saver, store, locks, durable=True, _size=size)
+    return Persistence(f"sqlite:///{path}", saver, store, locks, ledger, durable=True, _size=size)
 
 
 def _find(file: str) -> Path:

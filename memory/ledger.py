@@ -1,0 +1,244 @@
+"""The ledger of all requests to models, in a table beside the checkpointer's."""
+
+import asyncio
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from reflexion.memory.locks import uninterrupted
+from reflexion.models.ledger import KEEP_S, LOST, PENDING, LedgerLine
+
+if TYPE_CHECKING:  # nobody needs the other database's driver
+    from aiosqlite import Connection
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
+    from psycopg_pool import AsyncConnectionPool
+
+PRUNED_AT_ONCE: Final = 5_000
+"""Lines that one transaction deletes at most, so that other writers need not wait long."""
+
+_COLUMNS: Final = ("run_id", "thread_id", "batch_id", "started_at", "outcome")
+"""What is asked for by; everything else is in the JSON of `line`."""
+
+
+class TableLedger(ABC):
+    """A `LedgerStore` in a table.
+
+    Changes that are asked for while another is being committed are committed together: one commit serves all calls
+    that run in parallel, and each still returns only when its line is safe.
+    """
+
+    _lose: str
+    """SQL that marks a run's pending lines as lost."""
+
+    def __init__(self, *, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]] = {}
+        self._committing: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def setup(self) -> None:
+        """Create the table where it is missing."""
+
+    @abstractmethod
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
+        """Write and remove lines in one transaction each at most."""
+
+    @abstractmethod
+    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
+        """Lines; `?` stands for a parameter."""
+
+    @abstractmethod
+    async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
+        """Change rows, commit, and return how many; `?` stands for a parameter."""
+
+    async def write(self, line: LedgerLine) -> None:
+        """Add a line, or replace the one with the same id; committed when it returns."""
+        await self._ask(line["id"], line)
+
+    async def remove(self, line_id: str) -> None:
+        """Delete a line, if it is there."""
+        await self._ask(line_id, None)
+
+    async def lines(
+        self, *, run_id: str | None = None, thread_id: str | None = None, batch_id: str | None = None
+    ) -> list[LedgerLine]:
+        """The lines that match everything given, oldest first."""
+        wanted = {"run_id": run_id, "thread_id": thread_id, "batch_id": batch_id}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in given) or "true"
+        sql = f"SELECT line FROM reflexion_ledger WHERE {where} ORDER BY started_at, id"  # noqa: S608 - own names
+        return await self._query(sql, list(given.values()))
+
+    async def lose(self, run_id: str) -> int:
+        """Mark a dead run's pending lines as lost; returns how many."""
+        return await self._change(self._lose, [run_id])
+
+    async def prune(self, *, older_than_s: float = KEEP_S) -> int:
+        """Delete the lines of requests that started longer ago than so many seconds; returns how many."""
+        oldest = self._now() - older_than_s
+        total = 0
+        while pruned := await self._change(_PRUNE, [oldest, PRUNED_AT_ONCE]):
+            total += pruned
+        return total
+
+    async def aclose(self) -> None:
+        """Finish what was asked for."""
+        if self._committing is not None:
+            await uninterrupted(asyncio.wait([self._committing]))
+
+    async def _ask(self, key: str, line: LedgerLine | None) -> None:
+        _, earlier = self._changes.get(key, (None, None))
+        done = earlier or asyncio.get_running_loop().create_future()
+        self._changes[key] = line, done
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all())
+        await asyncio.shield(done)
+
+    async def _commit_all(self) -> None:
+        while self._changes:
+            changes, self._changes = self._changes, {}
+            if not await self._tried(changes) and len(changes) > 1:
+                # One that the database refuses must not take the others with it.
+                for key, change in changes.items():
+                    await self._tried({key: change})
+
+    async def _tried(self, changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]]) -> bool:
+        written = [line for line, _ in changes.values() if line is not None]
+        removed = [key for key, (line, _) in changes.items() if line is None]
+        try:
+            await self._commit(written, removed)
+        except Exception as error:  # noqa: BLE001 - handed to whoever asked
+            if len(changes) == 1:
+                for _, done in changes.values():
+                    done.set_exception(error)
+            return False
+        for _, done in changes.values():
+            done.set_result(None)
+        return True
+
+
+_PRUNE: Final = """
+DELETE FROM reflexion_ledger WHERE id IN (SELECT id FROM reflexion_ledger WHERE started_at < ? LIMIT ?)
+"""
+
+
+_INDEXES: Final = tuple(
+    f"CREATE INDEX IF NOT EXISTS reflexion_ledger_{name} ON reflexion_ledger ({name})"
+    for name in ("run_id", "thread_id", "batch_id", "started_at")
+)
+_REPLACE: Final = f"""
+ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "line"))}
+"""
+
+
+class SqliteLedger(TableLedger):
+    """In an SQLite file, on a connection of its own in autocommit mode."""
+
+    def __init__(self, connection: "Connection", *, now: Callable[[], float] = time.time) -> None:
+        super().__init__(now=now)
+        self._connection = connection
+        self._lose = _LOSE_SQLITE
+
+    async def setup(self) -> None:
+        """Create the table where it is missing."""
+        for sql in _CREATE_SQLITE:
+            await self._connection.execute(sql)
+
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
+        if written:
+            await self._change(_WRITE_SQLITE, [json.dumps(written)])
+        if removed:
+            await self._change(_REMOVE_SQLITE, [json.dumps(removed)])
+
+    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
+        rows = await self._connection.execute_fetchall(sql, parameters)
+        return [json.loads(row[0]) for row in rows]
+
+    async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
+        cursor = await self._connection.execute(sql, parameters)
+        count = cursor.rowcount
+        await cursor.close()
+        return count
+
+
+_CREATE_SQLITE: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS reflexion_ledger (
+        id TEXT PRIMARY KEY, run_id TEXT NOT NULL, thread_id TEXT NOT NULL, batch_id TEXT NOT NULL,
+        started_at REAL NOT NULL, outcome TEXT NOT NULL, line TEXT NOT NULL
+    )
+    """,
+    *_INDEXES,
+)
+
+# One statement takes any number of lines, and is a transaction of its own.
+_WRITE_SQLITE: Final = f"""
+INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line)
+SELECT json_extract(value, '$.id'), {", ".join(f"json_extract(value, '$.{name}')" for name in _COLUMNS)}, value
+FROM json_each(?) WHERE true {_REPLACE}
+"""  # noqa: S608 - own names
+_REMOVE_SQLITE: Final = "DELETE FROM reflexion_ledger WHERE id IN (SELECT value FROM json_each(?))"
+_LOSE_SQLITE: Final = f"""
+UPDATE reflexion_ledger SET outcome = '{LOST}', line = json_set(line, '$.outcome', '{LOST}')
+WHERE run_id = ? AND outcome = '{PENDING}'
+"""  # noqa: S608 - constants
+
+
+class PostgresLedger(TableLedger):
+    """In a PostgreSQL database, on connections from the pool of checkpointer and store."""
+
+    def __init__(
+        self, pool: "AsyncConnectionPool[AsyncConnection[DictRow]]", *, now: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(now=now)
+        self._pool = pool
+        self._lose = _LOSE_POSTGRES
+
+    async def setup(self) -> None:
+        """Create the table where it is missing."""
+        for sql in _CREATE_POSTGRES:
+            await self._change(sql, [])
+
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
+        if written:
+            await self._change(_WRITE_POSTGRES, [json.dumps(written)])
+        if removed:
+            await self._change("DELETE FROM reflexion_ledger WHERE id = ANY(?)", [list(removed)])
+
+    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_postgres(sql), parameters)
+            return [row["line"] for row in await cursor.fetchall()]
+
+    async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_postgres(sql), parameters)
+            return cursor.rowcount
+
+
+def _postgres(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()
+
+
+_CREATE_POSTGRES: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS reflexion_ledger (
+        id text PRIMARY KEY, run_id text NOT NULL, thread_id text NOT NULL, batch_id text NOT NULL,
+        started_at double precision NOT NULL, outcome text NOT NULL, line jsonb NOT NULL
+    )
+    """,
+    *_INDEXES,
+)
+_WRITE_POSTGRES: Final = f"""
+INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line)
+SELECT line->>'id', line->>'run_id', line->>'thread_id', line->>'batch_id',
+    (line->>'started_at')::double precision, line->>'outcome', line
+FROM jsonb_array_elements(?::jsonb) AS line {_REPLACE}
+"""  # noqa: S608 - own names
+_LOSE_POSTGRES: Final = f"""
+UPDATE reflexion_ledger SET outcome = '{LOST}', line = jsonb_set(line, '{{outcome}}', '"{LOST}"')
+WHERE run_id = ? AND outcome = '{PENDING}'
+"""  # noqa: S608 - constants

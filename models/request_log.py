@@ -1,0 +1,99 @@
+"""One structured event per request, as JSON or for the console."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TextIO
+
+from reflexion.models.errors import scrub
+from reflexion.models.exchange import Exchange
+
+LogFormat = Literal["off", "json", "console"]
+
+
+class RequestLog:
+    """A guard that logs each request when it has ended; silent unless told otherwise.
+
+    Its logger is its own: structlog's global configuration is neither read nor changed. Prompts and replies are not
+    logged. Let it be outside of the ledger, so that it logs the ledger's id.
+    """
+
+    def __init__(self, log_format: LogFormat = "off", *, stream: TextIO | None = None, logger: Any = None) -> None:
+        """Choose where events go.
+
+        Args:
+            log_format: `json` for one object a line, `console` for people, `off` for nothing.
+            stream: where lines are written; None for stderr.
+            logger: a structlog logger of your own, instead of the two above.
+        """
+        self._logger = logger or _new_logger(log_format, stream or sys.stderr)
+
+    @asynccontextmanager
+    async def around(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Log one request after it has ended, also when it failed or was cancelled."""
+        try:
+            yield
+        finally:
+            if self._logger is not None and exchange.call is not None:
+                self._log(exchange)
+
+    def _log(self, exchange: Exchange) -> None:
+        event = _event(exchange)
+        method = self._logger.info if event["outcome"] == "ok" else self._logger.warning
+        # A full disk or a closed pipe must not cost a reply that is paid for.
+        with contextlib.suppress(OSError, ValueError):
+            method("model_request", **event)
+
+
+def _event(exchange: Exchange) -> dict[str, Any]:
+    call = exchange.call
+    assert call is not None
+    first_s = call["first_token_s"]
+    event = {
+        "call": call["id"],
+        "run": exchange.run_id,
+        "thread": exchange.thread_id,
+        "batch": exchange.batch_id,
+        "role": call["role"],
+        "attempt": call["attempt"],
+        "retry": exchange.retry,
+        "model": call["model"],
+        "returned_model": call["returned_model"],
+        "endpoint": exchange.endpoint,
+        "prompt_tokens": call["prompt_tokens"],
+        "completion_tokens": call["completion_tokens"],
+        "cached_tokens": call["cached_tokens"],
+        "reasoning_tokens": call["reasoning_tokens"],
+        "estimated": call["estimated"],
+        "cost_usd": call["cost_usd"],
+        "latency_ms": round(call["latency_s"] * 1000, 1),
+        "first_token_ms": None if first_s is None else round(first_s * 1000, 1),
+        "outcome": call["outcome"],
+    }
+    if exchange.error is not None:
+        event["error"] = scrub(str(exchange.error))
+    return event
+
+
+def _new_logger(log_format: LogFormat, stream: TextIO) -> Any:
+    if log_format == "off":
+        return None
+    import structlog  # noqa: PLC0415 - only for those who log
+
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
+    )
+    return structlog.wrap_logger(
+        structlog.PrintLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.BoundLogger,
+        context_class=dict,
+        cache_logger_on_first_use=False,
+    )
