@@ -21,14 +21,14 @@ _LONGEST_NAP_S = 3600.0
 """Timers of infinity are not to be trusted."""
 
 
-class LimitWaitExceeded(ModelError):
+class LimitWaitExceeded(ModelError):  # noqa: N818 - the name says it
     """A call queued for longer than `Limits.max_wait_s`; it was not sent."""
 
     def __init__(self, key: Key, waiting_for: WaitingFor, waited_s: float, limits: Limits, queued: int) -> None:
         super().__init__(
             "rate_limit",
-            f"waited {waited_s:.1f} s for {_named(waiting_for, limits)} of {' '.join(filter(None, key))}, with {queued} "
-            "more calls in the queue, and gave up unsent; raise max_wait_s or the limit, or run fewer at once",
+            f"waited {waited_s:.1f} s for {_named(waiting_for, limits)} of {' '.join(filter(None, key))}, {queued} more "
+            "calls queued, and gave up unsent; raise max_wait_s or the limit, or run fewer at once",
         )
         self.key = key
         self.waiting_for: WaitingFor = waiting_for
@@ -43,7 +43,7 @@ class LimitWaitExceeded(ModelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitState:
-    """How one endpoint and model stand; with shared buckets, what is left as of the last answer and the refill since."""
+    """How one endpoint and model stand. What is left is as of the last answer of the buckets, and the refill since."""
 
     endpoint: str
     model: str
@@ -179,8 +179,12 @@ class RateLimit:
             if now >= lane.next_expiry:
                 self._expire(key, lane, now)
             waiter = lane.queue.head(now)
-            if waiter is None:
-                break
+            if waiter is None and taken:
+                return
+            if waiter is None:  # calls may come while the buckets are told
+                taken = True
+                await self._buckets.withdraw(key, self._limits, self._by)
+                continue
             lane.changed = False
             try:
                 answer = await self._buckets.take(key, self._limits, self._claim(lane, waiter, now))
@@ -197,8 +201,6 @@ class RateLimit:
             lane.waiting_for = answer.waiting_for
             if not lane.changed:
                 await self._nap(lane, min(answer.wait_s, lane.next_expiry - now, _LONGEST_NAP_S))
-        if not taken:
-            await self._buckets.withdraw(key, self._limits, self._by)
 
     def _claim(self, lane: _Lane, waiter: Waiter, now: float) -> Claim:
         return Claim(

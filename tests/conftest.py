@@ -1,4 +1,4 @@
-"""Fixtures that run a test over every database that reflexion knows."""
+"""Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
 import os
 import uuid
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
+REDIS_VARIABLE = "REFLEXION_TEST_REDIS"
 
 
 @pytest.fixture
@@ -24,6 +25,15 @@ def postgres_url() -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
         yield f"{base}/{name}"
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """The server that REFLEXION_TEST_REDIS names. It is shared: tests use keys of their own."""
+    url = os.environ.get(REDIS_VARIABLE)
+    if not url:
+        pytest.skip(f"{REDIS_VARIABLE} names no Redis server (redis://127.0.0.1:port/0)")
+    return url
 
 
 @pytest.fixture
