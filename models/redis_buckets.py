@@ -1,0 +1,298 @@
+"""Token buckets and slots that many processes and machines share through Redis, with the semantics of `buckets`."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Coroutine
+from dataclasses import asdict
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+from redis.exceptions import RedisError
+
+from reflexion.models.buckets import ROUNDING, Answer, Claim, Clock, Key, Limits
+from reflexion.models.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.05
+"""How often a process whose first call must wait asks again; refill in that time is not lost, the bucket keeps it."""
+
+HEAD_LEASE_S = 2.0
+"""A process that has not asked for so long has lost its place among the processes."""
+
+_UNREACHABLE = (RedisError, OSError, TimeoutError)
+
+
+def redis_backend(url: str, *, prefix: str = "reflexion:limits", lease_s: float = 30.0) -> "RedisBuckets":
+    """Buckets in the Redis at `redis://[user:password@]host:port/database`; needs the extra `redis`."""
+    return RedisBuckets(url, prefix=prefix, lease_s=lease_s)
+
+
+class RedisBuckets:
+    """Buckets and slots in Redis, one key for each endpoint and model, on the server's clock.
+
+    Every process queues by itself and asks for its first call only; of these, Redis lets the one go that a single
+    queue would have let go. A slot has a lease, renewed while the call lasts: those of a process that died fall free.
+    Whoever shares a key should have the same limits.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "reflexion:limits",
+        lease_s: float = 30.0,
+        patience_s: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Share buckets.
+
+        Args:
+            url: of the server.
+            prefix: of the keys.
+            lease_s: seconds after which what a dead process held counts as used and its slots are free.
+            patience_s: seconds after which Redis counts as unreachable.
+            clock: replaces the server's clock, for tests.
+        """
+        self._url = url
+        self._prefix = prefix
+        self._lease_s = lease_s
+        self._patience_s = patience_s
+        self._clock = clock
+        self._held: dict[str, tuple[Key, Limits]] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._settling: set[asyncio.Task[Answer]] = set()
+        self._redis: Redis | None = None
+        self._script: AsyncScript | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def take(self, key: Key, limits: Limits, claim: Claim) -> Answer:
+        """Take one request, the claim's tokens and a slot, or nothing at all.
+
+        Raises:
+            ModelError: Redis cannot be reached. Nothing is let through then, as others may be using up the limit.
+        """
+        try:
+            answer = await self._run(key, limits, "take", claim=asdict(claim))
+        except _UNREACHABLE as error:
+            raise ModelError("connection", f"the shared limits in Redis cannot be reached: {error!r}") from error
+        if answer.taken:
+            self._held[claim.id] = key, limits
+            if self._renewing is None or self._renewing.done():
+                self._renewing = asyncio.create_task(self._renew())
+        return answer
+
+    async def settle(self, key: Key, limits: Limits, claim_id: str, *, requests: float, tokens: float) -> Answer:
+        """Free the slot and give back so much of what was taken; below 0 takes more, into debt.
+
+        Where Redis cannot be reached, the call keeps its reply and the lease runs out.
+        """
+        self._held.pop(claim_id, None)
+        if not self._held and self._renewing:
+            self._renewing.cancel()
+        back = {"requests": requests, "tokens": tokens}
+        return await self._finished(self._settle(key, limits, claim_id, back))
+
+    async def withdraw(self, key: Key, limits: Limits, by: str) -> None:
+        """Nobody of this name queues any longer."""
+        try:
+            await self._run(key, limits, "withdraw", by=by)
+        except _UNREACHABLE as error:
+            logger.warning("the shared limits in Redis cannot be reached, the place in the queue will lapse: %r", error)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._redis:
+            await self._redis.aclose()
+            self._redis = None
+
+    async def _settle(self, key: Key, limits: Limits, claim_id: str, back: dict[str, float]) -> Answer:
+        try:
+            return await self._run(key, limits, "settle", id=claim_id, back=back)
+        except _UNREACHABLE as error:
+            logger.warning("the shared limits in Redis cannot be reached, what a call took will lapse: %r", error)
+            return Answer(taken=True)
+
+    async def _finished(self, settling: Coroutine[Any, Any, Answer]) -> Answer:
+        """Go on to the end even when whoever waits for it is cancelled."""
+        task = asyncio.create_task(settling)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return await asyncio.shield(task)
+
+    async def _renew(self) -> None:
+        while self._held:
+            await asyncio.sleep(self._lease_s / 3)
+            held: dict[tuple[Key, Limits], list[str]] = {}
+            for claim_id, shared in self._held.items():
+                held.setdefault(shared, []).append(claim_id)
+            for (key, limits), ids in held.items():
+                try:
+                    await self._run(key, limits, "renew", ids=ids)
+                except _UNREACHABLE as error:
+                    logger.warning("the shared limits in Redis cannot be reached, no lease is renewed: %r", error)
+
+    async def _run(self, key: Key, limits: Limits, what: str, **details: Any) -> Answer:
+        rates = {"requests": limits.requests, "tokens": limits.tokens}
+        ask = {
+            "what": what,
+            "now": self._clock() if self._clock else None,
+            "rates": {kind: asdict(rate) for kind, rate in rates.items() if rate},
+            "concurrency": limits.concurrency or 1e9,
+            "ageing_s": limits.ageing_s,
+            "lease_s": self._lease_s,
+            "head_lease_s": HEAD_LEASE_S,
+            "poll_s": POLL_S,
+            "rounding": ROUNDING,
+            **details,
+        }
+        name = f"{self._prefix}:{json.dumps(key)}"
+        script = self._connected()
+        async with asyncio.timeout(self._patience_s):
+            said: Any = await script(keys=[name], args=[json.dumps(ask)])
+        return Answer(**json.loads(said))
+
+    def _connected(self) -> AsyncScript:
+        """The script at a client of the running event loop, as connections do not outlive theirs."""
+        loop = asyncio.get_running_loop()
+        if self._redis is None or self._script is None or self._loop is not loop:
+            self._redis, self._loop = Redis.from_url(self._url), loop
+            self._script = self._redis.register_script(SCRIPT)
+        return self._script
+
+
+SCRIPT = """
+local KINDS = {'requests', 'tokens'}
+local ask = cjson.decode(ARGV[1])
+local now = ask.now
+if now == cjson.null then
+  local time = redis.call('TIME')
+  now = time[1] + time[2] / 1000000
+end
+local packed = redis.call('GET', KEYS[1])
+-- held: what is in flight, oldest first; heads: each process's first call.
+local state = packed and cmsgpack.unpack(packed) or {at = now, levels = {}, held = {}, heads = {}}
+local rates, levels, held, heads = ask.rates, state.levels, state.held, state.heads
+
+local function refill()
+  local passed = math.max(0, now - state.at)
+  state.at = math.max(now, state.at)
+  for kind, rate in pairs(rates) do
+    levels[kind] = math.min(rate.burst, (levels[kind] or rate.burst) + rate.per_s * passed)
+    local room, last = rate.burst - levels[kind], held[#held]
+    if last then last.rooms[kind] = math.min(last.rooms[kind] or room, room) end
+  end
+end
+
+local function give_back(index, kind, amount)
+  if amount > 0 then
+    for i = index, #held do amount = math.min(amount, held[i].rooms[kind] or 0) end
+    for i = index, #held do held[i].rooms[kind] = (held[i].rooms[kind] or 0) - amount end
+  end
+  levels[kind] = levels[kind] + amount
+end
+
+local function let_go(index)
+  local gone = table.remove(held, index)
+  local before = held[index - 1]
+  if before then
+    for kind, room in pairs(gone.rooms) do
+      before.rooms[kind] = math.min(before.rooms[kind] or room, room)
+    end
+  end
+end
+
+local function forget_the_dead()
+  for i = #held, 1, -1 do
+    if held[i].till <= now then let_go(i) end
+  end
+  for by, head in pairs(heads) do
+    if head.till <= now then heads[by] = nil end
+  end
+end
+
+-- As in FairQueue: within a priority who has been due longest, between priorities by age.
+local function first()
+  local due = {}
+  for by, head in pairs(heads) do
+    local rival = due[head.priority]
+    if not rival or head.due < heads[rival].due or (head.due == heads[rival].due and by < rival) then
+      due[head.priority] = by
+    end
+  end
+  local best, highest, oldest
+  for priority, by in pairs(due) do
+    local arrived = heads[by].arrived
+    local rank = priority + (now - arrived) / ask.ageing_s
+    if not best or rank > highest or (rank == highest and arrived < oldest) then
+      best, highest, oldest = by, rank, arrived
+    end
+  end
+  return best
+end
+
+local function answer(taken, wait_s, waiting_for)
+  return {taken = taken, wait_s = wait_s, waiting_for = waiting_for,
+          requests_left = levels.requests, tokens_left = levels.tokens}
+end
+
+local function take(claim)
+  heads[claim.by] = {till = now + ask.head_lease_s, priority = claim.priority,
+                     due = now - claim.turn_s, arrived = now - claim.waited_s}
+  if first() ~= claim.by then return answer(false, ask.poll_s, 'turn') end
+  if #held >= ask.concurrency then return answer(false, ask.poll_s, 'concurrency') end
+  local amounts = {requests = 1, tokens = claim.tokens}
+  local longest, waiting_for = 0, nil
+  for _, kind in ipairs(KINDS) do
+    local rate = rates[kind]
+    local missing = rate and math.min(amounts[kind], rate.burst) - levels[kind] or 0
+    if missing > ask.rounding and missing / rate.per_s > longest then
+      longest, waiting_for = missing / rate.per_s, kind
+    end
+  end
+  if waiting_for then return answer(false, math.min(longest, ask.poll_s), waiting_for) end
+  local mine = {id = claim.id, till = now + ask.lease_s, rooms = {}}
+  for kind, rate in pairs(rates) do
+    levels[kind] = levels[kind] - amounts[kind]
+    mine.rooms[kind] = rate.burst - levels[kind]
+  end
+  table.insert(held, mine)
+  heads[claim.by] = nil
+  return answer(true, 0, 'turn')
+end
+
+local function settle(id, back)
+  for i, taking in ipairs(held) do
+    if taking.id == id then
+      for kind in pairs(rates) do give_back(i, kind, back[kind]) end
+      let_go(i)
+      return
+    end
+  end
+  -- The lease ran out: what it took counts as used, what went beyond is still owed.
+  for kind in pairs(rates) do levels[kind] = levels[kind] + math.min(0, back[kind]) end
+end
+
+local function renew(ids)
+  local mine = {}
+  for _, id in ipairs(ids) do mine[id] = true end
+  for _, taking in ipairs(held) do
+    if mine[taking.id] then taking.till = now + ask.lease_s end
+  end
+end
+
+refill()
+forget_the_dead()
+local said
+if ask.what == 'take' then said = take(ask.claim)
+elseif ask.what == 'settle' then settle(ask.id, ask.back)
+elseif ask.what == 'renew' then renew(ask.ids)
+elseif ask.what == 'withdraw' then heads[ask.by] = nil end
+
+local kept_s = ask.lease_s + ask.head_lease_s
+for kind, rate in pairs(rates) do kept_s = math.max(kept_s, (rate.burst - levels[kind]) / rate.per_s + 1) end
+redis.call('SET', KEYS[1], cmsgpack.pack(state), 'PX', math.ceil(kept_s * 1000))
+return cjson.encode(said or answer(true, 0, 'turn'))
+"""
