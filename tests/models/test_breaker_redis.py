@@ -1,0 +1,230 @@
+"""Circuits shared through a real Redis by processes that know nothing of each other."""
+
+import asyncio
+import contextlib
+import logging
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+pytest.importorskip("redis")
+
+from redis.asyncio import Redis
+
+from reflexion.models.breaker import Breaker
+from reflexion.models.circuit import BreakerPolicy
+from reflexion.models.errors import ModelError
+from reflexion.models.exchange import Exchange
+from reflexion.models.redis_breaker import RedisCircuits
+
+POLICY = BreakerPolicy(consecutive=3, first_open_s=0.3)
+LEASE_S = 0.6
+MODEL = "http://127.0.0.1:1/v1", "m"
+
+# Each line that a process reads is a command, each line that it writes an answer.
+PROCESS = """
+import asyncio, sys
+from redis.asyncio import Redis
+from reflexion.models.circuit import BreakerPolicy
+from reflexion.models.redis_breaker import RedisCircuits
+
+lease_s = float(sys.argv[1])
+key = "http://127.0.0.1:1/v1", "m"
+
+async def main():
+    held = []
+    policy = BreakerPolicy(consecutive=3, first_open_s=0.3)
+    while True:
+        line = await asyncio.to_thread(sys.stdin.readline)
+        match line.split():
+            case ["share", url, prefix]:
+                held.clear()
+                circuits = RedisCircuits(Redis.from_url(url), policy, prefix=prefix, lease_s=lease_s, patience_s=30)
+                print(await circuits.states(), flush=True)
+            case ["begin", number]:
+                steps = await asyncio.gather(*(circuits.enter(key) for _ in range(int(number))))
+                admitted = [step.epoch for step in steps if step.epoch is not None]
+                held += admitted
+                print(len(admitted), flush=True)
+            case ["end", verdict]:
+                await asyncio.gather(*(circuits.leave(key, epoch, verdict, "from afar") for epoch in held))
+                held.clear()
+                print((await circuits.states())[0].state, flush=True)
+            case _:
+                return
+
+asyncio.run(main())
+"""
+
+
+class Process:
+    """Another process that enters and leaves the shared circuit."""
+
+    def __init__(self):
+        pipe = subprocess.PIPE
+        arguments = [sys.executable, "-c", PROCESS, str(LEASE_S)]
+        self.process = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+
+    async def tell(self, command):
+        return await asyncio.to_thread(self._tell, command)
+
+    def _tell(self, command):
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def die(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def prefix():
+    return f"test:{uuid.uuid4()}:"
+
+
+@pytest.fixture
+async def redis(redis_url):
+    client = Redis.from_url(redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Kept from test to test, as each takes seconds to import all."""
+    running = []
+    yield running
+    for process in running:
+        process.die()
+
+
+@pytest.fixture
+async def two(redis_url, prefix, processes):
+    while len(processes) < 2:
+        processes.append(Process())
+    assert await asyncio.gather(*(one.tell(f"share {redis_url} {prefix}") for one in processes)) == ["[]", "[]"]
+    return processes
+
+
+@pytest.fixture
+def circuits(redis, prefix):
+    return RedisCircuits(redis, POLICY, prefix=prefix, lease_s=LEASE_S, patience_s=30)
+
+
+async def open_up(process):
+    assert await process.tell("begin 3") == "3"
+    assert await process.tell("end fault") == "open"
+
+
+async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix, redis):
+    one, other = two
+    breaker = Breaker(RedisCircuits(redis, BreakerPolicy(first_open_s=0.3), prefix=prefix, patience_s=30))
+    assert await other.tell("begin 1") == "1"
+    await open_up(one)
+    assert await other.tell("begin 20") == "0"
+    with pytest.raises(ModelError, match=r"3 of 3 requests failed.*the last fault: from afar"):
+        async with breaker.around(Exchange(endpoint=MODEL[0], model=MODEL[1])):
+            pass
+    assert await other.tell("end reply") == "open", "a late result"
+
+
+async def test_two_processes_together_send_one_probe_and_its_reply_lets_both_through(two):
+    one, other = two
+    await open_up(one)
+    await asyncio.sleep(0.35)
+    admitted = await asyncio.gather(one.tell("begin 25"), other.tell("begin 25"))
+    assert sorted(admitted) == ["0", "1"]
+    prober, waiting = two if admitted[0] == "1" else (other, one)
+    assert await waiting.tell("begin 5") == "0"
+    assert await prober.tell("end reply") == "closed"
+    assert await waiting.tell("begin 5") == "5"
+
+
+async def test_a_probe_that_takes_longer_than_its_lease_keeps_its_place(two):
+    one, other = two
+    await open_up(one)
+    await asyncio.sleep(0.35)
+    assert await one.tell("begin 1") == "1"
+    for _ in range(4):
+        await asyncio.sleep(LEASE_S / 2)
+        assert await other.tell("begin 1") == "0"
+    assert await one.tell("end reply") == "closed"
+
+
+async def test_the_probe_of_a_process_that_died_leaves_its_place_when_its_lease_ends(two):
+    one, other = two
+    await open_up(one)
+    await asyncio.sleep(0.35)
+    assert await one.tell("begin 1") == "1"
+    assert await other.tell("begin 1") == "0"
+    one.die()
+    two.remove(one)
+    await asyncio.sleep(LEASE_S + 0.1)
+    assert await other.tell("begin 5") == "1"
+    assert await other.tell("end reply") == "closed"
+
+
+async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis, prefix):
+    now = 1000.0
+    circuits = RedisCircuits(redis, POLICY, prefix=prefix, lease_s=100, patience_s=30, clock=lambda: now)
+    for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
+        await circuits.leave(MODEL, epoch, "fault", "")
+    now += 1
+    first = await circuits.enter(MODEL)
+    now += 101
+    second = await circuits.enter(MODEL)
+    assert first.epoch is not None
+    assert second.epoch not in {None, first.epoch}
+    assert (await circuits.leave(MODEL, first.epoch, "reply", "")).after.state == "half_open"
+    assert (await circuits.leave(MODEL, second.epoch, "reply", "")).after.state == "closed"
+
+
+async def test_a_forgotten_circuit_takes_no_result_of_its_former_life(redis, prefix, circuits):
+    epoch = (await circuits.enter(MODEL)).epoch
+    await redis.delete(*[name async for name in redis.scan_iter(match=f"{prefix}*")])
+    await asyncio.sleep(1.1)
+    for _ in range(3):
+        await circuits.enter(MODEL)
+        await circuits.leave(MODEL, epoch, "fault", "")
+    assert [seen.state for seen in await circuits.states()] == ["closed"]
+
+
+async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(circuits):
+    for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
+        telling = asyncio.create_task(circuits.leave(MODEL, epoch, "fault", "half a \ud800 letter"))
+        await asyncio.sleep(0)
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await telling
+    while circuits._leaving:
+        await asyncio.sleep(0.01)
+    assert [seen.state for seen in await circuits.states()] == ["open"]
+
+
+async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(unused_tcp_port, caplog):
+    async with Redis.from_url(f"redis://127.0.0.1:{unused_tcp_port}") as nowhere:
+        circuits = RedisCircuits(nowhere, POLICY)
+        with caplog.at_level(logging.WARNING):
+            for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
+                await circuits.leave(MODEL, epoch, "fault", "")
+            assert (await circuits.enter(MODEL)).after.state == "open"
+    assert [record.message for record in caplog.records if "not shared" in record.message] == [
+        record.message for record in caplog.records
+    ]
+    assert len(caplog.records) == 1
+
+
+async def test_a_redis_that_says_nothing_holds_up_no_request(circuits):
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Redis.from_url(f"redis://127.0.0.1:{port}") as client:
+        async with asyncio.timeout(10):
+            step = await RedisCircuits(client, POLICY, patience_s=0.1).enter(MODEL)
+    assert step.epoch is not None
