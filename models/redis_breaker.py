@@ -115,7 +115,7 @@ class RedisCircuits:
     async def _step(self, key: Key, what: str, epoch: int = 0, verdict: Verdict = "nothing", why: str = "") -> Step:
         now = "" if self._clock is None else repr(self._clock())
         storable = why.encode("utf-8", "replace").decode()
-        arguments = [what, self._policy, now, epoch, verdict, storable]
+        arguments: list[str | int] = [what, self._policy, now, epoch, verdict, storable]
         async with asyncio.timeout(self._patience_s):
             answer: Any = await self._script(keys=[self._prefix + json.dumps(key)], args=arguments)
         done = json.loads(_text(answer))

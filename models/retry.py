@@ -1,7 +1,6 @@
 """When a request is repeated, and how long to wait before."""
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -27,8 +26,8 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0 or not 0 <= self.first_wait_s <= self.max_wait_s:
-            raise ValueError("a retry policy needs max_retries >= 0 and 0 <= first_wait_s <= max_wait_s")
+        if min(self.max_retries, self.first_wait_s, self.max_wait_s) < 0:
+            raise ValueError("a retry policy takes no negative numbers")
 
     async def run(
         self,
@@ -48,7 +47,8 @@ class RetryPolicy:
             ModelError: of the last try.
             DeadlineExceeded: there is no time left to wait for another try.
         """
-        for retry in itertools.count():
+        retry = 0
+        while True:
             try:
                 return await attempt(retry)
             except ModelError as error:
@@ -56,7 +56,7 @@ class RetryPolicy:
                 if deadline is not None and clock() + wait_s >= deadline:
                     raise DeadlineExceeded(f"no time left to wait {wait_s:.1f} s and try again: {error}") from error
             await self.sleep(wait_s)
-        raise AssertionError("unreachable")
+            retry += 1
 
     def wait_s(self, error: ModelError, retry: int) -> float:
         """Seconds to wait after try number `retry`, from 0: full jitter, and never less than the server asked for.

@@ -8,9 +8,6 @@ import sys
 import uuid
 
 import pytest
-
-pytest.importorskip("redis")
-
 from redis.asyncio import Redis
 
 from reflexion.models.breaker import Breaker
@@ -199,8 +196,7 @@ async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(c
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await telling
-    while circuits._leaving:
-        await asyncio.sleep(0.01)
+    await asyncio.gather(*circuits._leaving)
     assert [seen.state for seen in await circuits.states()] == ["open"]
 
 

@@ -151,7 +151,7 @@ def test_many_clients_that_fail_together_do_not_return_together():
     assert 3.6 < sum(waits) / len(waits) < 4.4
 
 
-@pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"first_wait_s": -1}, {"first_wait_s": 2, "max_wait_s": 1}])
+@pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"first_wait_s": -1}, {"max_wait_s": -1}])
 def test_a_policy_that_cannot_work_is_refused(wrong):
-    with pytest.raises(ValueError, match="a retry policy needs"):
+    with pytest.raises(ValueError, match="no negative numbers"):
         RetryPolicy(**wrong)
