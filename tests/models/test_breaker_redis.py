@@ -16,8 +16,9 @@ from reflexion.models.errors import ModelError
 from reflexion.models.exchange import Exchange
 from reflexion.models.redis_breaker import RedisCircuits
 
-POLICY = BreakerPolicy(consecutive=3, first_open_s=0.3)
-LEASE_S = 0.6
+POLICY = BreakerPolicy(consecutive=3)
+SHORT_S = 0.2
+LEASE_S = 1.5
 MODEL = "http://127.0.0.1:1/v1", "m"
 
 # Each line that a process reads is a command, each line that it writes an answer.
@@ -27,18 +28,18 @@ from redis.asyncio import Redis
 from reflexion.models.circuit import BreakerPolicy
 from reflexion.models.redis_breaker import RedisCircuits
 
-lease_s = float(sys.argv[1])
 key = "http://127.0.0.1:1/v1", "m"
 
 async def main():
     held = []
-    policy = BreakerPolicy(consecutive=3, first_open_s=0.3)
     while True:
         line = await asyncio.to_thread(sys.stdin.readline)
         match line.split():
-            case ["share", url, prefix]:
+            case ["share", url, prefix, open_s, lease_s]:
                 held.clear()
-                circuits = RedisCircuits(Redis.from_url(url), policy, prefix=prefix, lease_s=lease_s, patience_s=30)
+                policy = BreakerPolicy(consecutive=3, first_open_s=float(open_s))
+                circuits = RedisCircuits(Redis.from_url(url), policy, prefix=prefix, lease_s=float(lease_s),
+                                         patience_s=30)
                 print(await circuits.states(), flush=True)
             case ["begin", number]:
                 steps = await asyncio.gather(*(circuits.enter(key) for _ in range(int(number))))
@@ -61,8 +62,7 @@ class Process:
 
     def __init__(self):
         pipe = subprocess.PIPE
-        arguments = [sys.executable, "-c", PROCESS, str(LEASE_S)]
-        self.process = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        self.process = subprocess.Popen([sys.executable, "-c", PROCESS], stdin=pipe, stdout=pipe, text=True, bufsize=1)
 
     async def tell(self, command):
         return await asyncio.to_thread(self._tell, command)
@@ -102,8 +102,13 @@ def processes():
 async def two(redis_url, prefix, processes):
     while len(processes) < 2:
         processes.append(Process())
-    assert await asyncio.gather(*(one.tell(f"share {redis_url} {prefix}") for one in processes)) == ["[]", "[]"]
+    await share(processes, redis_url, prefix, open_s=SHORT_S)
     return processes
+
+
+async def share(processes, redis_url, prefix, *, open_s):
+    command = f"share {redis_url} {prefix} {open_s} {LEASE_S}"
+    assert await asyncio.gather(*(process.tell(command) for process in processes)) == ["[]", "[]"]
 
 
 @pytest.fixture
@@ -118,7 +123,8 @@ async def open_up(process):
 
 async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix, redis):
     one, other = two
-    breaker = Breaker(RedisCircuits(redis, BreakerPolicy(first_open_s=0.3), prefix=prefix, patience_s=30))
+    await share(two, redis_url, prefix, open_s=60)
+    breaker = Breaker(RedisCircuits(redis, POLICY, prefix=prefix, patience_s=30))
     assert await other.tell("begin 1") == "1"
     await open_up(one)
     assert await other.tell("begin 20") == "0"
@@ -131,7 +137,7 @@ async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, pr
 async def test_two_processes_together_send_one_probe_and_its_reply_lets_both_through(two):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(0.35)
+    await asyncio.sleep(SHORT_S + 0.1)
     admitted = await asyncio.gather(one.tell("begin 25"), other.tell("begin 25"))
     assert sorted(admitted) == ["0", "1"]
     prober, waiting = two if admitted[0] == "1" else (other, one)
@@ -143,7 +149,7 @@ async def test_two_processes_together_send_one_probe_and_its_reply_lets_both_thr
 async def test_a_probe_that_takes_longer_than_its_lease_keeps_its_place(two):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(0.35)
+    await asyncio.sleep(SHORT_S + 0.1)
     assert await one.tell("begin 1") == "1"
     for _ in range(4):
         await asyncio.sleep(LEASE_S / 2)
@@ -154,7 +160,7 @@ async def test_a_probe_that_takes_longer_than_its_lease_keeps_its_place(two):
 async def test_the_probe_of_a_process_that_died_leaves_its_place_when_its_lease_ends(two):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(0.35)
+    await asyncio.sleep(SHORT_S + 0.1)
     assert await one.tell("begin 1") == "1"
     assert await other.tell("begin 1") == "0"
     one.die()
@@ -169,7 +175,7 @@ async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis, 
     circuits = RedisCircuits(redis, POLICY, prefix=prefix, lease_s=100, patience_s=30, clock=lambda: now)
     for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
         await circuits.leave(MODEL, epoch, "fault", "")
-    now += 1
+    now += 15
     first = await circuits.enter(MODEL)
     now += 101
     second = await circuits.enter(MODEL)
@@ -202,7 +208,7 @@ async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(c
 
 async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(unused_tcp_port, caplog):
     async with Redis.from_url(f"redis://127.0.0.1:{unused_tcp_port}") as nowhere:
-        circuits = RedisCircuits(nowhere, POLICY)
+        circuits = RedisCircuits(nowhere, POLICY, patience_s=30)
         with caplog.at_level(logging.WARNING):
             for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
                 await circuits.leave(MODEL, epoch, "fault", "")
