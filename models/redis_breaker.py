@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -19,6 +21,12 @@ logger = logging.getLogger(__name__)
 _FORGOTTEN_AFTER_S = 86_400
 """A circuit that nobody has entered for so long (and longer than it may be open) is new again."""
 
+_AT_ONCE = 16
+"""Steps under way from one process: clients refuse more than the connections of their pool, 100 by default."""
+
+_APART_S = 5.0
+"""How long Redis is left alone after it gave no answer."""
+
 _UNREACHABLE = (RedisError, OSError, TimeoutError)
 
 
@@ -26,7 +34,8 @@ class RedisCircuits:
     """Circuits in Redis. Every step is one script there, on the server's clock, and so atomic.
 
     Whoever holds a probe renews its lease while the probe lasts; when the process dies, the lease runs out and another
-    process probes. Where Redis cannot be reached, each process keeps circuits of its own until it can.
+    process probes. While Redis gives no answer, each process keeps circuits of its own, and results of requests that
+    entered there are lost.
     """
 
     def __init__(
@@ -46,7 +55,7 @@ class RedisCircuits:
             policy: must be the same in every process.
             prefix: of the keys; one key for each endpoint and model.
             lease_s: seconds after which the place of a probe whose process died falls free.
-            patience_s: seconds after which Redis counts as unreachable.
+            patience_s: seconds for which an answer of Redis is waited for.
             clock: replaces the server's clock, for tests.
         """
         self._redis = redis
@@ -58,7 +67,8 @@ class RedisCircuits:
         self._patience_s = patience_s
         self._clock = clock
         self._script = redis.register_script(_SCRIPT)
-        self._shared = True
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._apart_until = -math.inf
         self._local = LocalCircuits(policy)
         self._leases: dict[tuple[Key, int], asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[Step]] = set()
@@ -67,13 +77,9 @@ class RedisCircuits:
         """Ask to send a request. A negative epoch is one of this process's own circuits."""
         try:
             step = await self._step(key, "enter")
-        except _UNREACHABLE as error:
-            if self._shared:
-                logger.warning("circuits are not shared for now, Redis gave no answer: %r", error)
-            self._shared = False
+        except _UNREACHABLE:
             step = await self._local.enter(key)
             return replace(step, epoch=None if step.epoch is None else _swap(step.epoch))
-        self._shared = True
         if step.epoch is not None and step.after.state == "half_open":
             self._leases[key, step.epoch] = asyncio.create_task(self._renew(key, step.epoch))
         return step
@@ -89,7 +95,7 @@ class RedisCircuits:
         """All circuits in Redis, by endpoint and model.
 
         Raises:
-            RedisError: Redis cannot be reached.
+            RedisError, OSError, TimeoutError: Redis gives no answer.
         """
         names = [name async for name in self._redis.scan_iter(match=f"{self._prefix}*")]
         keys = [cast("Key", tuple(json.loads(_text(name).removeprefix(self._prefix)))) for name in names]
@@ -102,8 +108,7 @@ class RedisCircuits:
             lease.cancel()
         try:
             return await self._step(key, "leave", epoch, verdict, why)
-        except _UNREACHABLE as error:
-            logger.warning("how a request ended did not reach Redis: %r", error)
+        except _UNREACHABLE:
             return Step("closed", Circuit(since=0.0).seen(key, 0.0))
 
     async def _renew(self, key: Key, epoch: int) -> None:
@@ -116,10 +121,21 @@ class RedisCircuits:
         now = "" if self._clock is None else repr(self._clock())
         storable = why.encode("utf-8", "replace").decode()
         arguments: list[str | int] = [what, self._policy, now, epoch, verdict, storable]
-        async with asyncio.timeout(self._patience_s):
-            answer: Any = await self._script(keys=[self._prefix + json.dumps(key)], args=arguments)
-        done = json.loads(_text(answer))
+        async with self._turns:
+            done = json.loads(await self._run(self._prefix + json.dumps(key), arguments))
         return Step(done["before"], Circuit(**done["circuit"]).seen(key, done["now"]), done.get("epoch"))
+
+    async def _run(self, name: str, arguments: list[str | int]) -> str:
+        if time.monotonic() < self._apart_until:
+            raise TimeoutError("Redis gave no answer a moment ago")
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return _text(await self._script(keys=[name], args=arguments))
+        except _UNREACHABLE as error:
+            if time.monotonic() >= self._apart_until:
+                logger.warning("circuits are not shared for the next %g s, Redis gave no answer: %r", _APART_S, error)
+            self._apart_until = time.monotonic() + _APART_S
+            raise
 
 
 def _swap(epoch: int) -> int:
@@ -203,7 +219,7 @@ if what == 'enter' then
   enter()
 elseif epoch == circuit.epoch and what == 'leave' then
   leave()
-elseif epoch == circuit.epoch and what == 'renew' then
+elseif epoch == circuit.epoch and what == 'renew' and circuit.probe_until > 0 then
   circuit.probe_until = now + policy.lease_s
 end
 if what ~= 'look' then
