@@ -232,11 +232,13 @@ _CREATE_POSTGRES: Final = (
     """,
     *_INDEXES,
 )
+# For this transaction alone, no wait for the disk: as in SQLite, a killed process loses nothing, a machine without
+# power the last moments.
 _WRITE_POSTGRES: Final = f"""
 INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line)
 SELECT line->>'id', line->>'run_id', line->>'thread_id', line->>'batch_id',
     (line->>'started_at')::double precision, line->>'outcome', line
-FROM jsonb_array_elements(?::jsonb) AS line {_REPLACE}
+FROM jsonb_array_elements(?::jsonb) AS line, set_config('synchronous_commit', 'off', true) {_REPLACE}
 """  # noqa: S608 - own names
 _LOSE_POSTGRES: Final = f"""
 UPDATE reflexion_ledger SET outcome = '{LOST}', line = jsonb_set(line, '{{outcome}}', '"{LOST}"')

@@ -1,29 +1,15 @@
 """Caps on dollars, tokens, requests and time that hold with parallel calls and inside each other."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from decimal import Decimal
-from math import ceil
-from typing import Literal
 
+from reflexion.models.account import Account, Amount
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import SMALLEST_REPLY, BudgetExhausted, DeadlineExceeded
-from reflexion.models.usage import Call, Usage, decimal_text
-
-LONGEST_REPLY = 1_000_000
-"""Tokens. No reply is that long, and endpoints refuse such a limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
-    """Money, tokens, requests and time. None: without a limit, or an unknown price."""
-
-    usd: Decimal | None = None
-    tokens: int | None = None
-    requests: int | None = None
-    seconds: float | None = None
+from reflexion.models.meter import SMALLEST_REPLY, DeadlineExceeded
+from reflexion.models.usage import Call, Usage
 
 
 class Budget:
@@ -40,7 +26,8 @@ class Budget:
     that, and the sum exceeds the cap by the excess of one single call at most.
 
     Let it be the outermost guard and set `exchange.reply_tokens` by `reply_limit` directly before entering: nothing is
-    awaited on the way in, so what fitted then still fits.
+    awaited on the way in, so what fitted then still fits. Only a `patient` budget may wait there, and may shorten
+    `exchange.reply_tokens` then: send what it says after entering.
     """
 
     def __init__(
@@ -53,6 +40,7 @@ class Budget:
         seconds: float | None = None,
         parent: "Budget | None" = None,
         overrun: int | Decimal = 1,
+        patient: bool = False,
         spent: Usage | None = None,
         elapsed_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -67,6 +55,8 @@ class Budget:
             seconds: cap on wall-clock time.
             parent: the budget that this one is inside of.
             overrun: the most that a call is expected to use of its reservation, as a factor of at least 1.
+            patient: whether a call that only the calls in flight keep from fitting waits for them to end, as fits a
+                batch whose replies are mostly shorter than what is reserved for them; else it is refused.
             spent: what was used before, such as a ledger's sum after a crash.
             elapsed_s: seconds that went by before.
             clock: seconds from any start.
@@ -76,11 +66,11 @@ class Budget:
         self.name = name
         self.limit = Amount(usd=usd, tokens=tokens, requests=requests, seconds=seconds)
         self.parent = parent
-        self._account = _Account(name, self.limit, Decimal(overrun), clock, clock() - elapsed_s)
+        self._account = Account(name, self.limit, Decimal(overrun), patient, clock, clock() - elapsed_s)
         if spent:
             self._account.used.add(Amount(usd=spent.cost_usd, tokens=spent.tokens, requests=spent.requests))
         outer = () if parent is None else parent._accounts  # noqa: SLF001 - of the same class
-        self._accounts: tuple[_Account, ...] = (self._account, *outer)
+        self._accounts: tuple[Account, ...] = (self._account, *outer)
 
     @property
     def used(self) -> Amount:
@@ -130,113 +120,38 @@ class Budget:
             BudgetExhausted: it does not fit; nothing was reserved.
             DeadlineExceeded: no time is left.
         """
+        while (full := self._full(exchange)) is not None:
+            await self._settlement(full, exchange)
         needed = _needs(exchange, exchange.reply_tokens)
-        for account in self._accounts:
-            account.check(needed)
         for account in self._accounts:
             account.reserved.add(needed)
             account.hasten(exchange)
         try:
             yield
         finally:
+            used = None if exchange.call is None else _really_used(exchange.call, needed)
             for account in self._accounts:
-                account.reserved.add(needed, sign=-1)
-                if exchange.call is not None:
-                    account.used.add(_really_used(exchange.call, needed))
+                account.settle(needed, used)
 
+    def _full(self, exchange: Exchange) -> Account | None:
+        """A patient account that cannot take the request yet; raises where one never will."""
+        needed = _needs(exchange, exchange.reply_tokens)
+        for account in self._accounts:
+            account.check(needed)
+        return next((account for account in self._accounts if not account.fits(needed)), None)
 
-@dataclass(slots=True)
-class _Sum:
-    usd: Decimal = Decimal(0)
-    tokens: int = 0
-    requests: int = 0
-    unpriced: int = 0
-    """Amounts whose price is unknown."""
-
-    @property
-    def cost_usd(self) -> Decimal | None:
-        return None if self.unpriced else self.usd
-
-    def add(self, amount: Amount, *, sign: Literal[1, -1] = 1) -> None:
-        self.usd += sign * (amount.usd or 0)
-        self.tokens += sign * (amount.tokens or 0)
-        self.requests += sign * (amount.requests or 0)
-        self.unpriced += sign * (amount.usd is None)
-
-
-@dataclass(slots=True)
-class _Account:
-    """One budget's own books, without those around it."""
-
-    name: str
-    limit: Amount
-    overrun: Decimal
-    clock: Callable[[], float]
-    started: float
-    used: _Sum = field(default_factory=_Sum)
-    reserved: _Sum = field(default_factory=_Sum)
-
-    def elapsed_s(self) -> float:
-        return self.clock() - self.started
-
-    def room(self) -> Amount:
-        limit, used, held = self.limit, self.used, self.reserved
-        return Amount(
-            usd=None if limit.usd is None or used.unpriced else limit.usd - used.usd - held.usd * self.overrun,
-            tokens=None if limit.tokens is None else limit.tokens - used.tokens - ceil(held.tokens * self.overrun),
-            requests=None if limit.requests is None else limit.requests - used.requests - held.requests,
-            seconds=None if limit.seconds is None else limit.seconds - self.elapsed_s(),
-        )
-
-    def check(self, needed: Amount) -> None:
-        room = self.room()
-        if room.seconds is not None and room.seconds <= 0:
-            raise DeadlineExceeded(f"budget {self.name!r} of {self.limit.seconds:g} s: no time is left")
-        if self.limit.usd is not None and (room.usd is None or needed.usd is None):
-            raise BudgetExhausted(
-                f"budget {self.name!r} of {decimal_text(self.limit.usd)} USD cannot be kept: the model's price is "
-                "unknown; state it in REFLEXION_PRICES, or set a budget in tokens"
-            )
-        for unit in _UNITS:
-            left = getattr(room, unit)
-            if left is not None and getattr(needed, unit) > left:
-                raise BudgetExhausted(self._refusal(unit, needed))
-
-    def _refusal(self, unit: str, needed: Amount) -> str:
-        limit, spent, reserved, next_call = (
-            decimal_text(Decimal(getattr(amount, unit))) for amount in (self.limit, self.used, self.reserved, needed)
-        )
-        counted = f" (counted {self.overrun} times)" if self.overrun > 1 and unit != "requests" else ""
-        return (
-            f"budget {self.name!r} of {limit} {_UNITS[unit]}: {spent} spent, {reserved} reserved{counted}, "
-            f"the next call needs {next_call}"
-        )
-
-    def longest_reply(self, exchange: Exchange, limit: int | None) -> int | None:
-        room = self.room()
-        longest = LONGEST_REPLY if limit is None else limit
-        if room.tokens is not None:
-            longest = min(longest, room.tokens - exchange.prompt_tokens)
-        if room.usd is not None:
-            longest = _affordable(exchange, room.usd, longest)
-        return limit if longest == LONGEST_REPLY else longest
-
-    def hasten(self, exchange: Exchange) -> None:
-        left_s = self.room().seconds
-        if left_s is not None:
-            ends = exchange.clock() + left_s
-            exchange.deadline = ends if exchange.deadline is None else min(exchange.deadline, ends)
-
-
-_UNITS = {"usd": "USD", "tokens": "tokens", "requests": "requests"}
-
-
-def _really_used(call: Call, reserved: Amount) -> Amount:
-    return Amount(
-        usd=reserved.usd if call["cost_usd"] is None else Decimal(call["cost_usd"]),
-        tokens=call["prompt_tokens"] + call["completion_tokens"],
-        requests=1,
-    )
+    async def _settlement(self, full: Account, exchange: Exchange) -> None:
+        """Wait until a call in flight ends; shorten the reply where less is left then."""
+        for account in self._accounts:
+            account.hasten(exchange)
+        left_s = None if exchange.deadline is None else exchange.deadline - exchange.clock()
+        try:
+            async with asyncio.timeout(left_s):
+                await full.settlement.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"no time is left to wait for room in budget {full.name!r}") from None
+        if exchange.reply_tokens:
+            exchange.reply_tokens = self.reply_limit(exchange) or exchange.reply_tokens
 
 
 def _needs(exchange: Exchange, reply_tokens: int) -> Amount:
@@ -247,17 +162,9 @@ def _needs(exchange: Exchange, reply_tokens: int) -> Amount:
     )
 
 
-def _affordable(exchange: Exchange, room_usd: Decimal, longest: int) -> int:
-    """Tokens of reply that fit into the money, by bisection: prices may be tiered."""
-
-    def fits(reply_tokens: int) -> bool:
-        cost = exchange.cost_usd(exchange.prompt_tokens, reply_tokens)
-        return cost is not None and cost <= room_usd
-
-    if fits(longest):
-        return longest
-    low, high = 0, longest - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+def _really_used(call: Call, reserved: Amount) -> Amount:
+    return Amount(
+        usd=reserved.usd if call["cost_usd"] is None else Decimal(call["cost_usd"]),
+        tokens=call["prompt_tokens"] + call["completion_tokens"],
+        requests=1,
+    )

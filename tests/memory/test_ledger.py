@@ -7,6 +7,8 @@ import subprocess
 import sys
 from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
+from textwrap import indent
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -117,7 +119,7 @@ async def test_failed_and_cancelled_requests_are_in_it(database_url):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         request = exchange()
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError):  # noqa: PT012 - the guard must see it pass
             async with ledger.around(request):
                 answer(request, outcome="overloaded")
                 raise RuntimeError
@@ -220,8 +222,11 @@ async def test_the_event_loop_is_never_blocked(database_url):
 
 
 async def test_two_processes_write_into_one_ledger(durable_url):
-    children = [subprocess.Popen([sys.executable, "-c", MANY, durable_url, str(n)]) for n in range(2)]
-    assert await asyncio.to_thread(lambda: [child.wait(60) for child in children]) == [0, 0]
+    children = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", MANY, durable_url, str(number))
+        for number in range(2)
+    ]
+    assert [await child.wait() for child in children] == [0, 0]
     async with open_persistence(durable_url) as database:
         by_run = sums(await database.ledger.lines(), "run_id")
     assert {name: usage.requests for name, usage in by_run.items()} == {"run 0": 100, "run 1": 100}
@@ -240,9 +245,6 @@ asyncio.run(main())
 
 
 def script(body):
-    from pathlib import Path
-    from textwrap import indent
-
     return COMMON.format(folder=str(Path(__file__).parent), body=indent(body, " " * 8))
 
 
@@ -263,10 +265,10 @@ await asyncio.gather(*(hang() for _ in range(3)))
 
 
 async def test_after_kill_9_in_mid_flight_the_ledger_holds_what_was_spent(durable_url):
-    with subprocess.Popen([sys.executable, "-c", IN_FLIGHT, durable_url], stdout=subprocess.PIPE, text=True) as child:
-        for _ in range(3):
-            assert await asyncio.to_thread(child.stdout.readline) == "sent\n"
-        child.send_signal(signal.SIGKILL)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", IN_FLIGHT, durable_url, stdout=subprocess.PIPE)
+    assert [await child.stdout.readline() for _ in range(3)] == [b"sent\n"] * 3
+    child.kill()
+    assert await child.wait() == -signal.SIGKILL
     async with open_persistence(durable_url) as database:
         await call(Ledger(database.ledger), run_id="another run")
         ledger = await Ledger.resumed(database.ledger, "run 1")
@@ -302,3 +304,11 @@ async def test_the_table_is_beside_the_checkpointers(sqlite_url):
         assert connection.execute("SELECT json_extract(line, '$.cost_usd') FROM reflexion_ledger").fetchall() == [
             ("0.0000375",)
         ]
+
+
+async def test_only_the_ledger_does_not_wait_for_the_servers_disk(postgres_url):
+    async with open_persistence(postgres_url) as database:
+        await call(Ledger(database.ledger))
+        async with database.ledger._pool.connection() as connection:
+            cursor = await connection.execute("SHOW synchronous_commit")
+            assert await cursor.fetchone() == {"synchronous_commit": "on"}

@@ -301,3 +301,66 @@ async def test_leaving_in_any_order_gives_back_the_right_amount():
     assert budget.reserved.tokens == 50
     await second.aclose()
     assert budget.reserved.tokens == 0
+
+
+async def test_a_patient_budget_lets_calls_wait_for_those_in_flight():
+    batch = Budget("batch", tokens=1000, patient=True)
+    peak = 0
+
+    async def call():
+        nonlocal peak
+        request = exchange(prompt=10, reply=190)
+        async with Budget("run", tokens=500, parent=batch).around(request):
+            peak = max(peak, batch.reserved.requests)
+            await asyncio.sleep(0)
+            ended(request, reply=10)
+
+    await asyncio.gather(*(call() for _ in range(30)))
+    assert peak == 5
+    assert batch.used.tokens == 600
+
+
+async def test_a_patient_budget_refuses_what_can_never_fit_and_shortens_the_last_replies():
+    batch = Budget("batch", tokens=1000, patient=True)
+    limits = []
+
+    async def call():
+        request = exchange(prompt=10, reply=300)
+        request.reply_tokens = batch.reply_limit(request)
+        async with batch.around(request):
+            limits.append(request.reply_tokens)
+            await asyncio.sleep(0)
+            ended(request, reply=request.reply_tokens)
+
+    results = await asyncio.gather(*(call() for _ in range(8)), return_exceptions=True)
+    assert limits == [300, 300, 300]
+    assert "930 spent" in str(results[-1])
+    with pytest.raises(BudgetExhausted, match="the next call needs 74"):
+        batch.reply_limit(exchange(prompt=10))
+    tight = exchange(prompt=1, reply=300)
+    assert batch.reply_limit(tight) == 69
+
+
+async def test_waiting_in_a_patient_budget_ends_with_its_time():
+    batch = Budget("batch", tokens=100, seconds=0.05, patient=True)
+    async with batch.around(exchange(prompt=100)):
+        with pytest.raises(DeadlineExceeded, match="wait for room in budget 'batch'"):
+            async with batch.around(exchange(prompt=100)):
+                pass
+    assert batch.reserved.requests == 0
+
+
+async def test_whoever_is_cancelled_while_waiting_reserves_nothing():
+    batch = Budget("batch", tokens=100, patient=True)
+    async with batch.around(exchange(prompt=100)):
+
+        async def call():
+            async with batch.around(exchange(prompt=100)):
+                pass
+
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert batch.reserved.requests == 1
+    assert batch.remaining.tokens == 100

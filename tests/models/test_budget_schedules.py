@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 from decimal import Decimal
 
 from exchanges import ended, exchange
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from reflexion.models.budget import Budget
 from reflexion.models.exchange import guarded
@@ -68,11 +68,11 @@ class Schedules(RuleBasedStateMachine):
             least = min(64, wanted or 64) if asks else wanted
             full = any(budget.remaining.requests == 0 for budget in self.chain(run))
             assert full or prompt + least > min(room)
-            return None
+            return multiple()
         self.in_flight += 1
         return run, request, stack
 
-    @rule(flight=consumes(flights).filter(bool), share=st.floats(0, OVERRUN), failed=st.booleans())
+    @rule(flight=consumes(flights), share=st.floats(0, OVERRUN), failed=st.booleans())
     def settle(self, flight, share, failed):
         run, request, stack = flight
         prompt = 0 if failed else int(request.prompt_tokens * share)
@@ -83,7 +83,7 @@ class Schedules(RuleBasedStateMachine):
             self.largest[budget.name] = max(self.largest[budget.name], excess)
         self.leave(stack)
 
-    @rule(flight=consumes(flights).filter(bool), sent=st.booleans())
+    @rule(flight=consumes(flights), sent=st.booleans())
     def cancel(self, flight, sent):
         _, request, stack = flight
         if sent:
@@ -137,3 +137,31 @@ class Schedules(RuleBasedStateMachine):
 
 TestSchedules = Schedules.TestCase
 TestSchedules.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+@given(
+    calls=st.lists(
+        st.tuples(st.integers(1, 200), st.integers(1, 400), st.floats(0, 1), st.integers(0, 3)), max_size=25
+    ),
+    cap=st.integers(0, 1500),
+)
+@settings(max_examples=40, deadline=None)
+def test_calls_that_wait_in_a_patient_budget_all_end_within_it(calls, cap):
+    async def one(batch, prompt, wanted, share, turns):
+        request = exchange(prompt=prompt, reply=wanted)
+        async with Budget("run", tokens=700, parent=batch).around(request):
+            assert batch.used.tokens + batch.reserved.tokens <= cap
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if turns:
+                ended(request, reply=int(request.reply_tokens * share))
+
+    async def all_of_them():
+        batch = Budget("batch", tokens=cap, patient=True)
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(*(one(batch, *call) for call in calls), return_exceptions=True)
+        assert {type(result) for result in results} <= {type(None), BudgetExhausted}
+        assert batch.used.tokens <= cap
+        assert batch.reserved.requests == 0
+
+    asyncio.run(all_of_them())
