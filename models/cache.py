@@ -87,26 +87,30 @@ class Cache(Generic[T]):
             return await ask(), False
         try:
             async with asyncio.timeout(left_s):
-                while True:
-                    if key in self._entries:
-                        self._entries.move_to_end(key)
-                        return deepcopy(self._entries[key].reply), True
-                    flight = self._flights.get(key)
-                    if flight is None:
-                        break
-                    await flight.ended.wait()
-                    if flight.reply is not None:
-                        return deepcopy(flight.reply), True
-                    if not flight.cancelled:
-                        break
+                found = await self._found(key)
         except TimeoutError as error:
             raise DeadlineExceeded("no time left to wait for the reply to an identical request") from error
+        if found is not None:
+            return deepcopy(found), True
         return await self._fly(key, ask), False
 
     @property
     def size(self) -> tuple[int, int]:
         """Entries and bytes."""
         return len(self._entries), self._bytes
+
+    async def _found(self, key: str) -> T | None:
+        """What is kept, or what the request in flight brings; None where the caller has to ask."""
+        while True:
+            if entry := self._entries.get(key):
+                self._entries.move_to_end(key)
+                return entry.reply
+            flight = self._flights.get(key)
+            if flight is None:
+                return None
+            await flight.ended.wait()
+            if not flight.cancelled:
+                return flight.reply
 
     async def _fly(self, key: str, ask: Callable[[], Awaitable[T]]) -> T:
         flight: _Flight[T] = _Flight()

@@ -34,8 +34,8 @@ class RedisCircuits:
     """Circuits in Redis. Every step is one script there, on the server's clock, and so atomic.
 
     Whoever holds a probe renews its lease while the probe lasts; when the process dies, the lease runs out and another
-    process probes. While Redis gives no answer, each process keeps circuits of its own, and results of requests that
-    entered there are lost.
+    process probes. While Redis gives no answer, each process keeps circuits of its own, and how those ended
+    that had entered in Redis is lost.
     """
 
     def __init__(
