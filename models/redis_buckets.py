@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from reflexion.models.buckets import ROUNDING, Answer, Claim, Clock, Key, Limits
 from reflexion.models.errors import ModelError
+from reflexion.models.redis_script import SCRIPT
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +24,6 @@ HEAD_LEASE_S = 2.0
 """A process that has not asked for so long has lost its place among the processes."""
 
 _UNREACHABLE = (RedisError, OSError, TimeoutError)
-
-
-def redis_backend(url: str, *, prefix: str = "reflexion:limits", lease_s: float = 30.0) -> "RedisBuckets":
-    """Buckets in the Redis at `redis://[user:password@]host:port/database`; needs the extra `redis`."""
-    return RedisBuckets(url, prefix=prefix, lease_s=lease_s)
 
 
 class RedisBuckets:
@@ -50,7 +46,7 @@ class RedisBuckets:
         """Share buckets.
 
         Args:
-            url: of the server.
+            url: `redis://[user:password@]host:port/database`.
             prefix: of the keys.
             lease_s: seconds after which what a dead process held counts as used and its slots are free.
             patience_s: seconds after which Redis counts as unreachable.
@@ -103,10 +99,10 @@ class RedisBuckets:
             logger.warning("the shared limits in Redis cannot be reached, the place in the queue will lapse: %r", error)
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        if self._redis:
+        """Close the connections of the running event loop; those of an earlier one ended with it."""
+        if self._redis and self._loop is asyncio.get_running_loop():
             await self._redis.aclose()
-            self._redis = None
+        self._redis = None
 
     async def _settle(self, key: Key, limits: Limits, claim_id: str, back: dict[str, float]) -> Answer:
         try:
@@ -161,138 +157,3 @@ class RedisBuckets:
             self._redis, self._loop = Redis.from_url(self._url), loop
             self._script = self._redis.register_script(SCRIPT)
         return self._script
-
-
-SCRIPT = """
-local KINDS = {'requests', 'tokens'}
-local ask = cjson.decode(ARGV[1])
-local now = ask.now
-if now == cjson.null then
-  local time = redis.call('TIME')
-  now = time[1] + time[2] / 1000000
-end
-local packed = redis.call('GET', KEYS[1])
--- held: what is in flight, oldest first; heads: each process's first call.
-local state = packed and cmsgpack.unpack(packed) or {at = now, levels = {}, held = {}, heads = {}}
-local rates, levels, held, heads = ask.rates, state.levels, state.held, state.heads
-
-local function refill()
-  local passed = math.max(0, now - state.at)
-  state.at = math.max(now, state.at)
-  for kind, rate in pairs(rates) do
-    levels[kind] = math.min(rate.burst, (levels[kind] or rate.burst) + rate.per_s * passed)
-    local room, last = rate.burst - levels[kind], held[#held]
-    if last then last.rooms[kind] = math.min(last.rooms[kind] or room, room) end
-  end
-end
-
-local function give_back(index, kind, amount)
-  if amount > 0 then
-    for i = index, #held do amount = math.min(amount, held[i].rooms[kind] or 0) end
-    for i = index, #held do held[i].rooms[kind] = (held[i].rooms[kind] or 0) - amount end
-  end
-  levels[kind] = levels[kind] + amount
-end
-
-local function let_go(index)
-  local gone = table.remove(held, index)
-  local before = held[index - 1]
-  if before then
-    for kind, room in pairs(gone.rooms) do
-      before.rooms[kind] = math.min(before.rooms[kind] or room, room)
-    end
-  end
-end
-
-local function forget_the_dead()
-  for i = #held, 1, -1 do
-    if held[i].till <= now then let_go(i) end
-  end
-  for by, head in pairs(heads) do
-    if head.till <= now then heads[by] = nil end
-  end
-end
-
--- As in FairQueue: within a priority who has been due longest, between priorities by age.
-local function first()
-  local due = {}
-  for by, head in pairs(heads) do
-    local rival = due[head.priority]
-    if not rival or head.due < heads[rival].due or (head.due == heads[rival].due and by < rival) then
-      due[head.priority] = by
-    end
-  end
-  local best, highest, oldest
-  for priority, by in pairs(due) do
-    local arrived = heads[by].arrived
-    local rank = priority + (now - arrived) / ask.ageing_s
-    if not best or rank > highest or (rank == highest and arrived < oldest) then
-      best, highest, oldest = by, rank, arrived
-    end
-  end
-  return best
-end
-
-local function answer(taken, wait_s, waiting_for)
-  return {taken = taken, wait_s = wait_s, waiting_for = waiting_for,
-          requests_left = levels.requests, tokens_left = levels.tokens}
-end
-
-local function take(claim)
-  heads[claim.by] = {till = now + ask.head_lease_s, priority = claim.priority,
-                     due = now - claim.turn_s, arrived = now - claim.waited_s}
-  if first() ~= claim.by then return answer(false, ask.poll_s, 'turn') end
-  if #held >= ask.concurrency then return answer(false, ask.poll_s, 'concurrency') end
-  local amounts = {requests = 1, tokens = claim.tokens}
-  local longest, waiting_for = 0, nil
-  for _, kind in ipairs(KINDS) do
-    local rate = rates[kind]
-    local missing = rate and math.min(amounts[kind], rate.burst) - levels[kind] or 0
-    if missing > ask.rounding and missing / rate.per_s > longest then
-      longest, waiting_for = missing / rate.per_s, kind
-    end
-  end
-  if waiting_for then return answer(false, math.min(longest, ask.poll_s), waiting_for) end
-  local mine = {id = claim.id, till = now + ask.lease_s, rooms = {}}
-  for kind, rate in pairs(rates) do
-    levels[kind] = levels[kind] - amounts[kind]
-    mine.rooms[kind] = rate.burst - levels[kind]
-  end
-  table.insert(held, mine)
-  heads[claim.by] = nil
-  return answer(true, 0, 'turn')
-end
-
-local function settle(id, back)
-  for i, taking in ipairs(held) do
-    if taking.id == id then
-      for kind in pairs(rates) do give_back(i, kind, back[kind]) end
-      let_go(i)
-      return
-    end
-  end
-  -- The lease ran out: what it took counts as used, what went beyond is still owed.
-  for kind in pairs(rates) do levels[kind] = levels[kind] + math.min(0, back[kind]) end
-end
-
-local function renew(ids)
-  local mine = {}
-  for _, id in ipairs(ids) do mine[id] = true end
-  for _, taking in ipairs(held) do
-    if mine[taking.id] then taking.till = now + ask.lease_s end
-  end
-end
-
-refill()
-forget_the_dead()
-local said
-if ask.what == 'take' then said = take(ask.claim)
-elseif ask.what == 'settle' then settle(ask.id, ask.back)
-elseif ask.what == 'renew' then renew(ask.ids)
-elseif ask.what == 'withdraw' then heads[ask.by] = nil end
-
-local kept_s = ask.lease_s + ask.head_lease_s
-for kind, rate in pairs(rates) do kept_s = math.max(kept_s, (rate.burst - levels[kind]) / rate.per_s + 1) end
-redis.call('SET', KEYS[1], cmsgpack.pack(state), 'PX', math.ceil(kept_s * 1000))
-return cjson.encode(said or answer(true, 0, 'turn'))
-"""

@@ -158,8 +158,8 @@ async def test_a_wait_beyond_the_longest_fails_and_says_what_for(time):
     )
     assert isinstance(error, LimitWaitExceeded)
     assert str(error) == (
-        "waited 30.0 s for tokens of 60 per minute of http://one/v1 m, 0 more calls queued, and gave up unsent; raise "
-        "max_wait_s or the limit, or run fewer at once"
+        "waited 30.0 s for tokens of 60 per minute of http://one/v1 m, with 0 more calls queued, "
+        "and gave up unsent; raise max_wait_s or the limit, or run fewer at once"
     )
     assert (error.kind, error.retryable, error.waiting_for, error.waited_s) == ("rate_limit", False, "tokens", 30)
     assert time.now == 30
@@ -174,9 +174,7 @@ async def test_a_wait_beyond_the_longest_fails_and_says_what_for(time):
 )
 async def test_the_error_names(time, limits, waiting_for, named):
     limit, log = guard(time, max_wait_s=5, **limits), []
-    _, error = await time.run(
-        send(limit, time, log, exchange(), takes=9), send(limit, time, log, exchange(), at=1)
-    )
+    _, error = await time.run(send(limit, time, log, exchange(), takes=9), send(limit, time, log, exchange(), at=1))
     assert error.waiting_for == waiting_for
     assert named in str(error)
 

@@ -126,7 +126,9 @@ class Takings(RuleBasedStateMachine):
             return
         level, at = LIMITS.tokens.burst, 1000.0
         for when, taken, used in self.sent.values():
-            level = min(LIMITS.tokens.burst, level + LIMITS.tokens.per_s * (when - at)) - (taken if used is None else used)
+            level = min(LIMITS.tokens.burst, level + LIMITS.tokens.per_s * (when - at)) - (
+                taken if used is None else used
+            )
             at = when
         level = min(LIMITS.tokens.burst, level + LIMITS.tokens.per_s * (self.now - at))
         assert self.left().tokens_left == pytest.approx(level, abs=CLOSE)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,8 +14,8 @@ import redis
 from limit_calls import exchange, line, most_over
 
 from reflexion.models.errors import ModelError
-from reflexion.models.limits import Limits, LimitWaitExceeded, RateLimit
-from reflexion.models.redis_buckets import RedisBuckets, redis_backend
+from reflexion.models.limits import Limits, LimitWaitExceeded, RateLimit, redis_backend
+from reflexion.models.redis_buckets import RedisBuckets
 
 PROGRAM = """
 import asyncio, json, sys, time
@@ -77,7 +76,6 @@ def start(redis_url, prefix):
             text=True,
         )
         started.append(process)
-        assert process.stdout.readline() == "ready\n"
         return process
 
     yield start
@@ -88,6 +86,8 @@ def start(redis_url, prefix):
 
 def go(*processes):
     for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
 
@@ -96,7 +96,7 @@ class Watch:
     """Redis's own record of the takings that were granted, on its own clock."""
 
     def __init__(self, url, prefix):
-        self._client = redis.Redis.from_url(url)
+        self._client = redis.Redis.from_url(url, socket_timeout=None)
         self._prefix = prefix
         self._asked = {}
         self.granted = []
@@ -136,7 +136,7 @@ class Watch:
 
 
 def test_two_processes_together_never_exceed_one_bucket(start, redis_url, prefix):
-    limits = {"requests_per_minute": 3000, "burst_requests": 5, "tokens_per_minute": 240_000, "burst_tokens": 500}
+    limits = {"requests_per_minute": 6000, "burst_requests": 5, "tokens_per_minute": 360_000, "burst_tokens": 500}
     with Watch(redis_url, prefix) as watch:
         both = [start(calls=100, limits=limits, tokens=80, name=name) for name in ("one", "two")]
         go(*both)
@@ -151,3 +151,167 @@ def test_two_processes_together_never_exceed_one_bucket(start, redis_url, prefix
     took = watch.granted[-1][0] - watch.granted[0][0]
     least = (200 * 80 - 500) / per_s.tokens.per_s
     assert least * 0.99 <= took <= least * 2, "the rate is used, too"
+
+
+def test_the_slot_of_a_killed_process_falls_free_and_that_of_a_living_one_does_not(start):
+    limits = {"concurrency": 1}
+    holder = start(calls=1, limits=limits, takes=60, lease_s=1.0)
+    other = start(calls=1, limits=limits, lease_s=1.0, name="other")
+    go(holder)
+    assert holder.stdout.readline() == "run\n"
+    go(other)
+    time.sleep(2)  # real time: the lease is Redis's
+    assert other.poll() is None, "the lease of a living process was not renewed"
+    holder.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    assert other.communicate(timeout=30)[0] == "other\n"
+    assert time.monotonic() - killed < 15
+
+
+@pytest.fixture
+async def guards(redis_url, prefix):
+    """Make guards that share buckets as if each were in a process of its own."""
+    backends = []
+
+    def make(**limits):
+        backends.append(RedisBuckets(redis_url, prefix=prefix))
+        return RateLimit(Limits(**limits), backend=backends[-1])
+
+    yield make
+    for backend in backends:
+        await backend.aclose()
+
+
+async def send(limit, log, request, *, takes=0.0, used=0):
+    async with limit.around(request):
+        log.append(request.run_id)
+        await asyncio.sleep(takes)
+        request.call = line(used)
+
+
+async def test_slots_are_shared(guards):
+    one, two = guards(concurrency=3), guards(concurrency=3)
+    in_flight, peak = 0, 0
+
+    async def call(limit):
+        nonlocal in_flight, peak
+        async with limit.around(exchange()):
+            in_flight += 1
+            peak = max(peak, in_flight)
+            await asyncio.sleep(0.02)
+            in_flight -= 1
+
+    await asyncio.gather(*(call(limit) for limit in [one, two] * 10))
+    assert (peak, in_flight) == (3, 0)
+
+
+async def test_a_run_in_one_process_does_not_starve_that_of_another(guards):
+    limits = {"requests_per_minute": 600, "burst_requests": 1}
+    one, two = guards(**limits), guards(**limits)
+    log = []
+    calls = [asyncio.create_task(send(one, log, exchange("a"))) for _ in range(12)]
+    await asyncio.sleep(0.25)
+    calls.append(asyncio.create_task(send(two, log, exchange("b"))))
+    await asyncio.gather(*calls)
+    assert log.index("b") <= 5
+
+
+async def test_a_higher_priority_in_another_process_goes_first(guards):
+    limits = {"requests_per_minute": 120, "burst_requests": 1}
+    one, two = guards(**limits), guards(**limits)
+    log = []
+    await send(one, log, exchange("first"))
+    low = asyncio.create_task(send(one, log, exchange("low")))
+    await asyncio.sleep(0.1)
+    high = asyncio.create_task(send(two, log, exchange("high", priority=1)))
+    await asyncio.gather(low, high)
+    assert log == ["first", "high", "low"]
+
+
+async def test_who_stops_waiting_is_not_in_the_way_of_other_processes(guards):
+    limits = {"requests_per_minute": 240, "burst_requests": 1}
+    one, two = guards(**limits), guards(**limits)
+    log = []
+    await send(one, log, exchange())
+    gone = asyncio.create_task(send(one, log, exchange(priority=9)))
+    await asyncio.sleep(0.05)
+    gone.cancel()
+    start = time.monotonic()
+    await send(two, log, exchange())
+    assert time.monotonic() - start < 1.5
+
+
+async def test_what_is_not_used_is_given_back_to_all(guards):
+    limits = {"tokens_per_minute": 60, "burst_tokens": 1000, "max_wait_s": 20}
+    one, two = guards(**limits), guards(**limits)
+    log = []
+    await send(one, log, exchange(tokens=1000), used=50)
+    await send(two, log, exchange(tokens=900), used=900)
+    with pytest.raises(LimitWaitExceeded, match="tokens of 60 per minute"):
+        await send(RateLimit(Limits(**limits | {"max_wait_s": 0.2}), backend=one._buckets), log, exchange(tokens=900))
+
+
+async def test_a_cancelled_call_settles_in_redis(guards):
+    one, two = guards(concurrency=1), guards(concurrency=1)
+    log = []
+    call = asyncio.create_task(send(one, log, exchange(), takes=60))
+    await asyncio.wait([call], timeout=0.3)
+    assert log
+    call.cancel()
+    await asyncio.wait([call])
+    await asyncio.wait_for(send(two, log, exchange()), 5)
+
+
+async def test_keys_expire(guards, redis_url, prefix):
+    await send(guards(requests_per_minute=60, tokens_per_minute=60), [], exchange(tokens=600), used=600)
+    with redis.Redis.from_url(redis_url) as client:
+        [key] = client.scan_iter(match=f"{prefix}*")
+        assert 590_000 <= client.pttl(key) <= 700_000
+
+
+async def test_without_redis_nothing_is_let_through(unused_port):
+    limit = RateLimit(
+        Limits(requests_per_minute=60), backend=redis_backend(f"redis://:secret@127.0.0.1:{unused_port}/0")
+    )
+    with pytest.raises(ModelError, match="shared limits in Redis cannot be reached") as caught:
+        await send(limit, [], exchange())
+    assert caught.value.kind == "connection"
+    assert caught.value.retryable
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_client_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    monkeypatch.delitem(sys.modules, "reflexion.models.redis_buckets")
+    with pytest.raises(ImportError, match=r"reflexion-graph\[redis\]"):
+        redis_backend("redis://127.0.0.1")
+
+
+async def test_a_reply_is_kept_when_redis_is_lost_meanwhile(guards, caplog, unused_port):
+    limit = guards(requests_per_minute=60)
+    log = []
+    async with limit.around(exchange()):
+        log.append("sent")
+        await limit._buckets.aclose()
+        limit._buckets._url = f"redis://127.0.0.1:{unused_port}/0"
+    assert log == ["sent"]
+    assert "what a call took will lapse" in caplog.text
+
+
+def test_one_backend_serves_one_event_loop_after_another(redis_url, prefix):
+    backend = RedisBuckets(redis_url, prefix=prefix)
+    limit = RateLimit(Limits(concurrency=1), backend=backend)
+    log = []
+    for _ in range(2):
+        asyncio.run(send(limit, log, exchange("a")))
+    asyncio.run(backend.aclose())
+    assert log == ["a", "a"]
+
+
+@pytest.fixture
+def unused_port():
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

@@ -42,5 +42,5 @@ class VirtualTime:
     async def _until_idle(self) -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(0)
-        while loop._ready:
+        while loop._ready:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
