@@ -64,7 +64,8 @@ class Circuit:
     since: float
     state: State = "closed"
     epoch: int = 0
-    """Grows with every change of state and every probe; a result counts only in the epoch its request began in."""
+    """Grows with every change of state (in Redis with every probe too, as its place may be taken); a result counts only
+    in the epoch in which its request began."""
     consecutive: int = 0
     slices: list[list[int]] = field(default_factory=list)
     """Number of the slice, requests and faults in it, oldest first."""
@@ -84,7 +85,6 @@ class Circuit:
             return None
         if self.state == "open":
             self._turn("half_open", now)
-        self.epoch += 1
         self.probe_until = math.inf
         return self.epoch
 

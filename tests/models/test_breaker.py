@@ -116,6 +116,16 @@ async def test_a_share_of_faults_opens_it_once_there_are_enough_requests(breaker
     assert await state(breaker) == "open"
 
 
+async def test_a_reply_opens_nothing_even_if_it_makes_the_requests_enough(breaker):
+    for _ in range(2):
+        await fail(breaker, "timeout", "timeout")
+        await ask(breaker)
+        await ask(breaker)
+    assert await state(breaker) == "closed"
+    await fail(breaker, "timeout")
+    assert await state(breaker) == "open"
+
+
 async def test_faults_that_left_the_window_do_not_count_for_the_share(breaker, time):
     for _ in range(3):
         await ask(breaker)
