@@ -120,9 +120,10 @@ class Budget:
             BudgetExhausted: it does not fit; nothing was reserved.
             DeadlineExceeded: no time is left.
         """
-        while (full := self._full(exchange)) is not None:
+        needed = self._checked(exchange)
+        while full := next((account for account in self._accounts if not account.fits(needed)), None):
             await self._settlement(full, exchange)
-        needed = _needs(exchange, exchange.reply_tokens)
+            needed = self._checked(exchange)
         for account in self._accounts:
             account.reserved.add(needed)
             account.hasten(exchange)
@@ -133,12 +134,11 @@ class Budget:
             for account in self._accounts:
                 account.settle(needed, used)
 
-    def _full(self, exchange: Exchange) -> Account | None:
-        """A patient account that cannot take the request yet; raises where one never will."""
+    def _checked(self, exchange: Exchange) -> Amount:
         needed = _needs(exchange, exchange.reply_tokens)
         for account in self._accounts:
             account.check(needed)
-        return next((account for account in self._accounts if not account.fits(needed)), None)
+        return needed
 
     async def _settlement(self, full: Account, exchange: Exchange) -> None:
         """Wait until a call in flight ends; shorten the reply where less is left then."""
