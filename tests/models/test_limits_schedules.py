@@ -13,9 +13,9 @@ from reflexion.models.limits import Limits, LimitWaitExceeded, RateLimit
 LIMITS = Limits(
     requests_per_minute=120,
     tokens_per_minute=12_000,
-    burst_requests=3,
+    burst_requests=4,
     burst_tokens=1500,
-    concurrency=3,
+    concurrency=2,
     max_wait_s=100,
     ageing_s=5,
 )
@@ -42,7 +42,7 @@ PLANS = st.lists(
         at=st.floats(0, 20),
         run=st.sampled_from("abc"),
         priority=st.integers(0, 2),
-        tokens=st.sampled_from([0, 50, 400, 1500, 3000]),
+        tokens=st.sampled_from([0, 0, 50, 400, 1500, 3000]),
         share=st.sampled_from([0, 0.2, 1]),
         takes=st.sampled_from([0, 0.1, 2, 20]),
         ends=st.sampled_from(["reply", "reply", "reply", "failure", "unsent"]),
