@@ -40,10 +40,10 @@ class RedisCircuits:
 
     def __init__(
         self,
-        redis: Redis,
+        url: str,
         policy: BreakerPolicy | None = None,
         *,
-        prefix: str = "reflexion:circuit:",
+        prefix: str = "reflexion:circuits",
         lease_s: float = 15.0,
         patience_s: float = 1.0,
         clock: Callable[[], float] | None = None,
@@ -51,14 +51,14 @@ class RedisCircuits:
         """Share circuits.
 
         Args:
-            redis: the client; it stays the caller's to close.
+            url: `redis://[user:password@]host:port/database`.
             policy: must be the same in every process.
             prefix: of the keys; one key for each endpoint and model.
             lease_s: seconds after which the place of a probe whose process died falls free.
             patience_s: seconds for which an answer of Redis is waited for.
             clock: replaces the server's clock, for tests.
         """
-        self._redis = redis
+        self._url = url
         policy = policy or BreakerPolicy()
         kept_s = _FORGOTTEN_AFTER_S + policy.longest_open_s + policy.window_s
         self._policy = json.dumps(asdict(policy) | {"slices": SLICES, "lease_s": lease_s, "forgotten_s": kept_s})
@@ -66,8 +66,7 @@ class RedisCircuits:
         self._lease_s = lease_s
         self._patience_s = patience_s
         self._clock = clock
-        self._script = redis.register_script(_SCRIPT)
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._connection: _Connection | None = None
         self._apart_until = -math.inf
         self._local = LocalCircuits(policy)
         self._leases: dict[tuple[Key, int], asyncio.Task[None]] = {}
@@ -97,9 +96,15 @@ class RedisCircuits:
         Raises:
             RedisError, OSError, TimeoutError: Redis gives no answer.
         """
-        names = [name async for name in self._redis.scan_iter(match=f"{self._prefix}*")]
-        keys = [cast("Key", tuple(json.loads(_text(name).removeprefix(self._prefix)))) for name in names]
+        names = [name async for name in self._connected().redis.scan_iter(match=f"{self._prefix}:*")]
+        keys = [cast("Key", tuple(json.loads(name.decode().removeprefix(f"{self._prefix}:")))) for name in names]
         return [(await self._step(key, "look")).after for key in sorted(keys)]
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; those of an earlier one ended with it."""
+        if self._connection and self._connection.loop is asyncio.get_running_loop():
+            await self._connection.redis.aclose()
+        self._connection = None
 
     async def _leave(self, key: Key, epoch: int, verdict: Verdict, why: str) -> Step:
         if epoch < 0:
@@ -108,7 +113,7 @@ class RedisCircuits:
             lease.cancel()
         try:
             return await self._step(key, "leave", epoch, verdict, why)
-        except _UNREACHABLE:
+        except _UNREACHABLE:  # nothing is known to have changed; a probe's lease runs out
             return Step("closed", Circuit(since=0.0).seen(key, 0.0))
 
     async def _renew(self, key: Key, epoch: int) -> None:
@@ -121,31 +126,42 @@ class RedisCircuits:
         now = "" if self._clock is None else repr(self._clock())
         storable = why.encode("utf-8", "replace").decode()
         arguments: list[str | int] = [what, self._policy, now, epoch, verdict, storable]
-        async with self._turns:
-            done = json.loads(await self._run(self._prefix + json.dumps(key), arguments))
+        connection = self._connected()
+        async with connection.turns:
+            done = json.loads(await self._run(connection, f"{self._prefix}:{json.dumps(key)}", arguments))
         return Step(done["before"], Circuit(**done["circuit"]).seen(key, done["now"]), done.get("epoch"))
 
-    async def _run(self, name: str, arguments: list[str | int]) -> str:
+    async def _run(self, connection: "_Connection", name: str, arguments: list[str | int]) -> Any:
         if time.monotonic() < self._apart_until:
             raise TimeoutError("Redis gave no answer a moment ago")
         try:
             async with asyncio.timeout(self._patience_s):
-                return _text(await self._script(keys=[name], args=arguments))
+                return await connection.script(keys=[name], args=arguments)
         except _UNREACHABLE as error:
             if time.monotonic() >= self._apart_until:
                 logger.warning("circuits are not shared for the next %g s, Redis gave no answer: %r", _APART_S, error)
             self._apart_until = time.monotonic() + _APART_S
             raise
 
+    def _connected(self) -> "_Connection":
+        if self._connection is None or self._connection.loop is not asyncio.get_running_loop():
+            self._connection = _Connection(self._url)
+        return self._connection
+
+
+class _Connection:
+    """A client of the running event loop, as connections do not outlive theirs."""
+
+    def __init__(self, url: str) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.redis = Redis.from_url(url)
+        self.script = self.redis.register_script(_SCRIPT)
+        self.turns = asyncio.Semaphore(_AT_ONCE)
+
 
 def _swap(epoch: int) -> int:
     """Between the epochs of own circuits, from 0, and the negative numbers that tell them from those in Redis."""
     return -1 - epoch
-
-
-def _text(value: Any) -> str:
-    """What Redis answered, whether or not the client decodes it."""
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 _SCRIPT = """

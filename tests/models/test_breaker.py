@@ -32,12 +32,11 @@ def time():
 
 @pytest.fixture
 async def redis_circuits(redis_url, time):
-    from redis.asyncio import Redis
-
     from reflexion.models.redis_breaker import RedisCircuits
 
-    async with Redis.from_url(redis_url) as redis:
-        yield RedisCircuits(redis, POLICY, prefix=f"{uuid.uuid4()}:", lease_s=1e6, patience_s=30, clock=time)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=f"{uuid.uuid4()}", lease_s=1e6, patience_s=30, clock=time)
+    yield circuits
+    await circuits.aclose()
 
 
 @pytest.fixture
@@ -283,6 +282,16 @@ async def test_a_flapping_endpoint_counts_as_opening_again_and_a_healed_one_does
     time.now += 10.5
     await opened(breaker)
     assert (await breaker.state())[0].retry_in_s == 4
+
+
+async def test_a_circuit_that_closed_counts_anew(breaker, time):
+    await opened(breaker)
+    time.now += 4
+    for outcome in ["ok", "ok", "timeout", "ok", "ok", "timeout"]:
+        with contextlib.suppress(ModelError):
+            await ask(breaker, outcome)
+    seen = (await breaker.state())[0]
+    assert (seen.state, seen.faults, seen.requests) == ("closed", 2, 5)
 
 
 async def test_late_results_of_an_older_epoch_change_nothing(breaker, time):

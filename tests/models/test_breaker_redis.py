@@ -24,7 +24,6 @@ MODEL = "http://127.0.0.1:1/v1", "m"
 # Each line that a process reads is a command, each line that it writes an answer.
 PROCESS = """
 import asyncio, sys
-from redis.asyncio import Redis
 from reflexion.models.circuit import BreakerPolicy
 from reflexion.models.redis_breaker import RedisCircuits
 
@@ -38,7 +37,7 @@ async def main():
             case ["share", url, prefix, open_s, lease_s]:
                 held.clear()
                 policy = BreakerPolicy(consecutive=3, first_open_s=float(open_s))
-                circuits = RedisCircuits(Redis.from_url(url), policy, prefix=prefix, lease_s=float(lease_s),
+                circuits = RedisCircuits(url, policy, prefix=prefix, lease_s=float(lease_s),
                                          patience_s=30)
                 print(await circuits.states(), flush=True)
             case ["begin", number]:
@@ -79,14 +78,7 @@ class Process:
 
 @pytest.fixture
 def prefix():
-    return f"test:{uuid.uuid4()}:"
-
-
-@pytest.fixture
-async def redis(redis_url):
-    client = Redis.from_url(redis_url)
-    yield client
-    await client.aclose()
+    return f"test:{uuid.uuid4()}"
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +104,10 @@ async def share(processes, redis_url, prefix, *, open_s):
 
 
 @pytest.fixture
-def circuits(redis, prefix):
-    return RedisCircuits(redis, POLICY, prefix=prefix, lease_s=LEASE_S, patience_s=30)
+async def circuits(redis_url, prefix):
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=LEASE_S, patience_s=30)
+    yield circuits
+    await circuits.aclose()
 
 
 async def open_up(process):
@@ -121,10 +115,10 @@ async def open_up(process):
     assert await process.tell("end fault") == "open"
 
 
-async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix, redis):
+async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix, circuits):
     one, other = two
     await share(two, redis_url, prefix, open_s=60)
-    breaker = Breaker(RedisCircuits(redis, POLICY, prefix=prefix, patience_s=30))
+    breaker = Breaker(circuits)
     assert await other.tell("begin 1") == "1"
     await open_up(one)
     assert await other.tell("begin 20") == "0"
@@ -170,9 +164,9 @@ async def test_the_probe_of_a_process_that_died_leaves_its_place_when_its_lease_
     assert await other.tell("end reply") == "closed"
 
 
-async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis, prefix):
+async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis_url, prefix):
     now = 1000.0
-    circuits = RedisCircuits(redis, POLICY, prefix=prefix, lease_s=100, patience_s=30, clock=lambda: now)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=100, patience_s=30, clock=lambda: now)
     for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
         await circuits.leave(MODEL, epoch, "fault", "")
     now += 15
@@ -183,11 +177,13 @@ async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis, 
     assert second.epoch not in {None, first.epoch}
     assert (await circuits.leave(MODEL, first.epoch, "reply", "")).after.state == "half_open"
     assert (await circuits.leave(MODEL, second.epoch, "reply", "")).after.state == "closed"
+    await circuits.aclose()
 
 
-async def test_a_forgotten_circuit_takes_no_result_of_its_former_life(redis, prefix, circuits):
+async def test_a_forgotten_circuit_takes_no_result_of_its_former_life(redis_url, prefix, circuits):
     epoch = (await circuits.enter(MODEL)).epoch
-    await redis.delete(*[name async for name in redis.scan_iter(match=f"{prefix}*")])
+    async with Redis.from_url(redis_url) as redis:
+        assert await redis.delete(*[name async for name in redis.scan_iter(match=f"{prefix}*")]) == 1
     await asyncio.sleep(1.1)
     for _ in range(3):
         await circuits.enter(MODEL)
@@ -207,12 +203,12 @@ async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(c
 
 
 async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(unused_tcp_port, caplog):
-    async with Redis.from_url(f"redis://127.0.0.1:{unused_tcp_port}") as nowhere:
-        circuits = RedisCircuits(nowhere, POLICY, patience_s=30)
-        with caplog.at_level(logging.WARNING):
-            for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
-                await circuits.leave(MODEL, epoch, "fault", "")
-            assert (await circuits.enter(MODEL)).after.state == "open"
+    circuits = RedisCircuits(f"redis://127.0.0.1:{unused_tcp_port}", POLICY, patience_s=30)
+    with caplog.at_level(logging.WARNING):
+        for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
+            await circuits.leave(MODEL, epoch, "fault", "")
+        assert (await circuits.enter(MODEL)).after.state == "open"
+    await circuits.aclose()
     assert "not shared" in caplog.text
     assert len(caplog.records) == 1
 
@@ -224,10 +220,11 @@ async def test_a_redis_that_says_nothing_holds_up_no_request(circuits):
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, Redis.from_url(f"redis://127.0.0.1:{port}") as client:
-        apart = RedisCircuits(client, POLICY, patience_s=0.5)
+    async with server:
+        apart = RedisCircuits(f"redis://127.0.0.1:{port}", POLICY, patience_s=0.5)
         async with asyncio.timeout(10):
             steps = await asyncio.gather(*(apart.enter(MODEL) for _ in range(500)))
+        await apart.aclose()
     assert all(step.epoch is not None for step in steps)
 
 
@@ -237,3 +234,16 @@ async def test_many_requests_at_once_all_share_one_circuit(circuits, caplog):
         await asyncio.gather(*(circuits.leave(MODEL, step.epoch, "reply", "") for step in steps))
     assert caplog.records == []
     assert [seen.requests for seen in await circuits.states()] == [300]
+
+
+def test_circuits_outlive_the_event_loop_in_which_they_were_used(redis_url, prefix):
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, patience_s=30)
+
+    async def use():
+        step = await circuits.enter(MODEL)
+        await circuits.leave(MODEL, step.epoch, "reply", "")
+        states = await circuits.states()
+        await circuits.aclose()
+        return states[0].requests
+
+    assert [asyncio.run(use()), asyncio.run(use())] == [1, 2]

@@ -165,13 +165,11 @@ def test_a_breaker_keeps_its_rules_under_any_schedule(kept, request):
         url, examples = request.getfixturevalue("redis_url"), 40
 
         async def circuits(clock, cleanup, runner):
-            from redis.asyncio import Redis
-
             from reflexion.models.redis_breaker import RedisCircuits
 
-            redis = Redis.from_url(url)
-            cleanup.callback(lambda: runner.run(redis.aclose()))
-            return RedisCircuits(redis, POLICY, prefix=f"{uuid.uuid4()}:", lease_s=1e6, patience_s=30, clock=clock)
+            shared = RedisCircuits(url, POLICY, prefix=f"{uuid.uuid4()}", lease_s=1e6, patience_s=30, clock=clock)
+            cleanup.callback(lambda: runner.run(shared.aclose()))
+            return shared
 
     run_state_machine_as_test(
         lambda: Schedule(circuits),
