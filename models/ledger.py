@@ -165,6 +165,12 @@ class Ledger:
         finally:
             await self._complete(line, exchange)
 
+    async def add(self, exchange: Exchange) -> None:
+        """Write the line of what passed no guard because it was never sent, such as an answer from the cache."""
+        line = _pending(exchange, self._now())
+        self._lines[line["id"]] = line
+        await self._complete(line, exchange)
+
     async def _complete(self, line: LedgerLine, exchange: Exchange) -> None:
         key = line["id"]
         try:

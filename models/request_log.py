@@ -8,6 +8,7 @@ from typing import Any, Literal, TextIO
 
 from reflexion.models.errors import scrub
 from reflexion.models.exchange import Exchange
+from reflexion.models.usage import Call
 
 LogFormat = Literal["off", "json", "console"]
 
@@ -35,20 +36,21 @@ class RequestLog:
         try:
             yield
         finally:
-            if self._logger is not None and exchange.call is not None:
-                self._log(exchange)
+            if exchange.call is not None:
+                self.write(exchange, exchange.call)
 
-    def _log(self, exchange: Exchange) -> None:
-        event = _event(exchange)
-        method = self._logger.info if event["outcome"] == "ok" else self._logger.warning
+    def write(self, exchange: Exchange, call: Call) -> None:
+        """Log a call, also one that passed no guard, such as an answer from the cache."""
+        if self._logger is None:
+            return
+        event = _event(exchange, call)
+        method = self._logger.info if call["outcome"] in {"ok", "cached"} else self._logger.warning
         # A full disk or a closed pipe must not cost a reply that is paid for.
         with contextlib.suppress(OSError, ValueError):
             method("model_request", **event)
 
 
-def _event(exchange: Exchange) -> dict[str, Any]:
-    call = exchange.call
-    assert call is not None
+def _event(exchange: Exchange, call: Call) -> dict[str, Any]:
     first_s = call["first_token_s"]
     event = {
         "call": call["id"],

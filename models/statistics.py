@@ -8,7 +8,7 @@ from typing import Any
 from reflexion.models.ledger import PENDING, Group, LedgerLine
 from reflexion.models.usage import Call
 
-OK = "ok"
+OK, CACHED = "ok", "cached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,9 @@ class Statistics:
     """What a set of ledger lines says."""
 
     requests: int = 0
-    """All that have ended."""
+    """All that were sent and have ended."""
+    cached: int = 0
+    """Answers from the cache, which are in no other figure."""
     failures: dict[str, int] = field(default_factory=dict)
     """Requests by outcome, without `ok`."""
     latency_ms: Percentiles = field(default_factory=Percentiles)
@@ -60,13 +62,15 @@ class Statistics:
     @classmethod
     def of(cls, lines: Iterable[Call]) -> "Statistics":
         """Statistics over lines; those in flight are left out."""
-        ended = [line for line in lines if line["outcome"] != PENDING]
+        given = list(lines)
+        ended = [line for line in given if line["outcome"] not in {PENDING, CACHED}]
         answered = [line for line in ended if line["outcome"] == OK]
         seconds = sum(line["latency_s"] for line in answered)
         tokens = sum(line["completion_tokens"] for line in answered)
         firsts = (line["first_token_s"] for line in answered)
         return cls(
             requests=len(ended),
+            cached=sum(line["outcome"] == CACHED for line in given),
             failures=dict(Counter(line["outcome"] for line in ended if line["outcome"] != OK)),
             latency_ms=Percentiles.of(_ms(line["latency_s"]) for line in answered),
             first_token_ms=Percentiles.of(_ms(first) for first in firsts if first is not None),
@@ -77,6 +81,7 @@ class Statistics:
         """Plain JSON."""
         return {
             "requests": self.requests,
+            "cached": self.cached,
             "failures": self.failures,
             "latency_ms": self.latency_ms.as_json(),
             "first_token_ms": self.first_token_ms.as_json(),

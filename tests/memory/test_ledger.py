@@ -201,6 +201,16 @@ async def test_nothing_is_sent_that_cannot_be_recorded():
             pytest.fail("sent")
 
 
+async def test_an_answer_from_the_cache_is_a_line_too(database_url):
+    async with open_persistence(database_url) as database:
+        ledger = Ledger(database.ledger)
+        request = exchange()
+        answer(request, outcome="cached", cost_usd="0")
+        await ledger.add(request)
+        assert [line["outcome"] for line in await database.ledger.lines()] == ["cached"]
+        assert ledger.lines == await database.ledger.lines()
+
+
 async def test_old_lines_are_pruned(database_url, monkeypatch):
     monkeypatch.setattr("reflexion.memory.ledger.PRUNED_AT_ONCE", 3)
     async with open_persistence(database_url) as database:

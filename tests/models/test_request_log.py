@@ -103,3 +103,11 @@ async def test_a_request_that_was_never_sent_is_no_event():
         async with guarded(exchange(), [RequestLog("json", stream=stream), Refuses()]):
             pass
     assert stream.getvalue() == ""
+
+
+async def test_an_answer_from_the_cache_is_logged_as_such():
+    stream = io.StringIO()
+    asked = exchange()
+    RequestLog("json", stream=stream).write(asked, ended(asked, outcome="cached", cost_usd="0"))
+    event = json.loads(stream.getvalue())
+    assert (event["level"], event["outcome"], event["cost_usd"]) == ("info", "cached", "0")

@@ -54,9 +54,10 @@ def test_latency_is_that_of_replies_and_failures_are_counted_by_kind():
         line(60.0, outcome="timeout"),
         line(0.0, outcome="lost"),
         line(0.0, outcome="pending"),
+        line(0.0, reply=0, outcome="cached"),
     ]
     found = Statistics.of(lines)
-    assert found.requests == 6
+    assert (found.requests, found.cached) == (6, 1)
     assert found.failures == {"rate_limit": 2, "timeout": 1, "lost": 1}
     assert found.latency_ms == Percentiles(p50=1000.0, p95=3000.0, p99=3000.0)
     assert found.first_token_ms == Percentiles(p50=250.0, p95=750.0, p99=750.0)
