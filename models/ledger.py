@@ -185,12 +185,17 @@ class Ledger:
             log.warning("ledger line %s keeps its estimate: it could not be completed", key, exc_info=True)
 
 
-def sums(lines: Iterable[LedgerLine], by: Group) -> dict[str, Usage]:
-    """Sum lines by role, run, thread, batch or model. Pending and lost ones count as estimated."""
+def grouped(lines: Iterable[LedgerLine], by: Group) -> dict[str, list[LedgerLine]]:
+    """Lines by role, run, thread, batch or model."""
     groups: dict[str, list[LedgerLine]] = {}
     for line in lines:
         groups.setdefault(line[by], []).append(line)
-    return {name: Usage.of(group) for name, group in groups.items()}
+    return groups
+
+
+def sums(lines: Iterable[LedgerLine], by: Group) -> dict[str, Usage]:
+    """Sum lines by role, run, thread, batch or model. Pending and lost ones count as estimated."""
+    return {name: Usage.of(group) for name, group in grouped(lines, by).items()}
 
 
 def _pending(exchange: Exchange, started_at: float) -> LedgerLine:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reflexion.models.ledger import PENDING, Group, LedgerLine
+from reflexion.models.ledger import PENDING, Group, LedgerLine, grouped
 from reflexion.models.usage import Call
 
 OK, CACHED = "ok", "cached"
@@ -91,10 +91,7 @@ class Statistics:
 
 def statistics(lines: Iterable[LedgerLine], by: Group) -> dict[str, Statistics]:
     """Statistics by role, model, run, thread or batch."""
-    groups: dict[str, list[LedgerLine]] = {}
-    for line in lines:
-        groups.setdefault(line[by], []).append(line)
-    return {name: Statistics.of(group) for name, group in groups.items()}
+    return {name: Statistics.of(group) for name, group in grouped(lines, by).items()}
 
 
 def _ms(seconds: float) -> float:
