@@ -23,6 +23,9 @@ POLL_S = 0.05
 HEAD_LEASE_S = 2.0
 """A process that has not asked for so long has lost its place among the processes."""
 
+CONNECTIONS = 4
+"""Of one process. Redis takes one step at a time; a thousand calls that end at once must not open a thousand."""
+
 _UNREACHABLE = (RedisError, OSError, TimeoutError)
 
 
@@ -62,6 +65,7 @@ class RedisBuckets:
         self._settling: set[asyncio.Task[Answer]] = set()
         self._redis: Redis | None = None
         self._script: AsyncScript | None = None
+        self._connections = asyncio.Semaphore(CONNECTIONS)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def take(self, key: Key, limits: Limits, claim: Claim) -> Answer:
@@ -100,6 +104,8 @@ class RedisBuckets:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; those of an earlier one ended with it."""
+        if self._renewing:
+            self._renewing.cancel()
         if self._redis and self._loop is asyncio.get_running_loop():
             await self._redis.aclose()
         self._redis = None
@@ -146,7 +152,7 @@ class RedisBuckets:
         }
         name = f"{self._prefix}:{json.dumps(key)}"
         script = self._connected()
-        async with asyncio.timeout(self._patience_s):
+        async with self._connections, asyncio.timeout(self._patience_s):
             said: Any = await script(keys=[name], args=[json.dumps(ask)])
         return Answer(**json.loads(said))
 
@@ -156,4 +162,5 @@ class RedisBuckets:
         if self._redis is None or self._script is None or self._loop is not loop:
             self._redis, self._loop = Redis.from_url(self._url), loop
             self._script = self._redis.register_script(SCRIPT)
+            self._connections = asyncio.Semaphore(CONNECTIONS)
         return self._script

@@ -205,6 +205,26 @@ async def test_slots_are_shared(guards):
     assert (peak, in_flight) == (3, 0)
 
 
+async def test_calls_that_end_together_all_settle(guards, caplog):
+    limit = guards(tokens_per_minute=6_000_000, burst_tokens=100_000)
+    log, together = [], asyncio.Event()
+
+    async def call():
+        request = exchange(tokens=100)
+        async with limit.around(request):
+            log.append(request)
+            if len(log) == 300:
+                together.set()
+            await together.wait()
+            request.call = line(10)
+
+    await asyncio.gather(*(call() for _ in range(300)))
+    await send(limit, [], exchange())
+    assert caplog.text == ""
+    [state] = limit.state()
+    assert (state.in_flight, state.tokens_left) == (0, 100_000)
+
+
 async def test_a_run_in_one_process_does_not_starve_that_of_another(guards):
     limits = {"requests_per_minute": 600, "burst_requests": 1}
     one, two = guards(**limits), guards(**limits)
