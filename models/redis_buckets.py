@@ -69,7 +69,7 @@ class RedisBuckets:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def take(self, key: Key, limits: Limits, claim: Claim) -> Answer:
-        """Take one request, the claim's tokens and a slot, or nothing at all.
+        """Take one request, the claim's tokens and a slot, or nothing at all; repeating it takes nothing more.
 
         Raises:
             ModelError: Redis cannot be reached. Nothing is let through then, as others may be using up the limit.
@@ -90,8 +90,8 @@ class RedisBuckets:
         Where Redis cannot be reached, the call keeps its reply and the lease runs out.
         """
         self._held.pop(claim_id, None)
-        if not self._held and self._renewing:
-            self._renewing.cancel()
+        if not self._held:
+            self._stop_renewing()
         back = {"requests": requests, "tokens": tokens}
         return await self._finished(self._settle(key, limits, claim_id, back))
 
@@ -104,8 +104,7 @@ class RedisBuckets:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; those of an earlier one ended with it."""
-        if self._renewing:
-            self._renewing.cancel()
+        self._stop_renewing()
         if self._redis and self._loop is asyncio.get_running_loop():
             await self._redis.aclose()
         self._redis = None
@@ -124,8 +123,13 @@ class RedisBuckets:
         task.add_done_callback(self._settling.discard)
         return await asyncio.shield(task)
 
+    def _stop_renewing(self) -> None:
+        if self._renewing:
+            self._renewing.cancel()
+        self._renewing = None
+
     async def _renew(self) -> None:
-        while self._held:
+        while True:
             await asyncio.sleep(self._lease_s / 3)
             held: dict[tuple[Key, Limits], list[str]] = {}
             for claim_id, shared in self._held.items():
@@ -160,6 +164,7 @@ class RedisBuckets:
         """The script at a client of the running event loop, as connections do not outlive theirs."""
         loop = asyncio.get_running_loop()
         if self._redis is None or self._script is None or self._loop is not loop:
+            self._renewing = None
             self._redis, self._loop = Redis.from_url(self._url), loop
             self._script = self._redis.register_script(SCRIPT)
             self._connections = asyncio.Semaphore(CONNECTIONS)

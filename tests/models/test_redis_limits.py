@@ -13,6 +13,7 @@ import pytest
 import redis
 from limit_calls import exchange, line, most_over
 
+from reflexion.models.buckets import Claim
 from reflexion.models.errors import ModelError
 from reflexion.models.limits import Limits, LimitWaitExceeded, RateLimit, redis_backend
 from reflexion.models.redis_buckets import RedisBuckets
@@ -280,6 +281,35 @@ async def test_a_cancelled_call_settles_in_redis(guards):
     call.cancel()
     await asyncio.wait([call])
     await asyncio.wait_for(send(two, log, exchange()), 5)
+
+
+async def test_leases_are_renewed_again_after_a_pause(redis_url, prefix):
+    log = []
+    backends = [RedisBuckets(redis_url, prefix=prefix, lease_s=0.6) for _ in range(2)]
+    one, two = (RateLimit(Limits(concurrency=1), backend=backend) for backend in backends)
+    await send(one, log, exchange("short"))
+    long = asyncio.create_task(send(one, log, exchange("long"), takes=1.5))
+    await asyncio.sleep(0.2)
+    other = asyncio.create_task(send(two, log, exchange("other")))
+    await asyncio.sleep(1)
+    assert log == ["short", "long"]
+    await asyncio.gather(long, other)
+    for backend in backends:
+        await backend.aclose()
+
+
+async def test_a_taking_that_is_repeated_takes_nothing_more(redis_url, prefix):
+    limits, backend = (
+        Limits(requests_per_minute=1, burst_requests=5, concurrency=2),
+        RedisBuckets(redis_url, prefix=prefix),
+    )
+    key, claim = ("http://one/v1", "m"), Claim(id="a", by="me", tokens=0)
+    answers = [await backend.take(key, limits, claim) for _ in range(3)]
+    assert [answer.taken for answer in answers] == [True] * 3
+    assert answers[-1].requests_left == pytest.approx(4, abs=0.1)
+    assert (await backend.take(key, limits, Claim(id="b", by="me", tokens=0))).taken
+    assert not (await backend.take(key, limits, Claim(id="c", by="me", tokens=0))).taken
+    await backend.aclose()
 
 
 async def test_keys_expire(guards, redis_url, prefix):
