@@ -122,7 +122,7 @@ class ChatClient:
             request = self._within_limits(wanted, meter)
             sent = self._sendable(request) if _speaks_openai(model) else Sent()
             try:
-                return await self._send(model, request, sent, meter)
+                reply = await self._send(model, request, sent, meter)
             except ModelError as error:
                 if self.capabilities.learn(error, sent):
                     continue
@@ -132,6 +132,13 @@ class ChatClient:
                     raise
                 await self._pause(error, tries, meter)
                 tries += 1
+                if error.kind == "invalid_reply":
+                    # Some servers answer with a whole reply, or an error, where a stream was asked for.
+                    wanted = replace(wanted, on_token=None)
+            else:
+                if on_token and request.on_token is None:
+                    on_token(reply.text)
+                return reply
 
     async def _connected(self) -> BaseChatModel:
         async with self._connecting:

@@ -1,5 +1,6 @@
 """What can go wrong between us and a model, and whether asking again can help."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -125,7 +126,7 @@ def classify(error: Exception, *, url: str, secret: str = "") -> ModelError:
         or type(error).__module__.split(".")[0] in _HTTP_LIBRARIES
     ):
         return ModelError("connection", f"no connection to {url}, or it broke: {said or type(error).__name__}")
-    if isinstance(error, ValueError | TypeError | KeyError | AttributeError | openai.APIResponseValidationError):
+    if isinstance(error, ValueError | TypeError | LookupError | AttributeError | openai.APIResponseValidationError):
         return ModelError("invalid_reply", f"{url} sent something that is no chat completion: {said}")
     return ModelError("failed", f"{url} failed: {type(error).__name__}: {said}")
 
@@ -135,7 +136,7 @@ _HTTP_LIBRARIES = {"httpx", "httpx2", "httpcore", "httpcore2"}
 
 def _of_status(error: Any, url: str, secret: str) -> ModelError:
     body = error.body if isinstance(error.body, dict) else {}
-    said = scrub(str(body.get("message") or error.message), secret)[:_SAID_LENGTH]
+    said = scrub(_words(error.body) or error.message, secret)[:_SAID_LENGTH]
     kind = _kind(error.status_code, f"{body.get('code') or ''} {body.get('type') or ''} {said}")
     return ModelError(
         kind,
@@ -150,7 +151,7 @@ def _of_status(error: Any, url: str, secret: str) -> ModelError:
 def _of_body(body: Any, said: str, url: str, secret: str) -> ModelError:
     """An error object where a reply was due, in a stream or with status 200: its code says what a status would."""
     fields = body if isinstance(body, dict) else {}
-    said = scrub(str(fields.get("message") or said), secret)[:_SAID_LENGTH]
+    said = scrub(_words(body) or said, secret)[:_SAID_LENGTH]
     code = str(fields.get("code") or "")
     text = f"{code} {fields.get('type') or ''} {said}"
     if code.isdigit() and 400 <= int(code) < 600:
@@ -161,6 +162,13 @@ def _of_body(body: Any, said: str, url: str, secret: str) -> ModelError:
         kind = _kind(400, text)
         kind = "overloaded" if kind == "bad_request" else kind
     return ModelError(kind, f"{_HINTS[kind]}: {url} broke off: {said}", wait_s=_asked_wait_s({}, said), said=said)
+
+
+def _words(body: Any) -> str:
+    """What an error's body says: OpenAI's message, or the whole of a body in another form."""
+    if isinstance(body, dict) and body.get("message"):
+        return str(body["message"])
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False) if body else ""
 
 
 def _kind(status: int, text: str) -> ErrorKind:

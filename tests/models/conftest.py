@@ -1,0 +1,68 @@
+"""A loopback endpoint and a client for it that notes its waits instead of waiting."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
+from reflexion.models import (
+    ChatClient,
+    ConnectionSettings,
+    Meter,
+    Models,
+    Reply,
+    Structure,
+    capabilities,
+    strict_schema,
+)
+from reflexion.testing import FakeOpenAI
+
+VERDICT = Structure("verdict", strict_schema(score={"type": "number"}))
+PROMPT = [SystemMessage("Reply in JSON."), HumanMessage("How good is it?")]
+
+
+@dataclass
+class Endpoint:
+    """What a test needs to ask the server and to see what it was asked."""
+
+    server: FakeOpenAI
+    waits: list[float] = field(default_factory=list)
+    opened: list[Models] = field(default_factory=list)
+
+    def models(self, **settings: Any) -> Models:
+        given = {"base_url": self.server.base_url, "api_key": "any", "_env_file": None, **settings}
+
+        async def sleep(seconds: float) -> None:
+            self.waits.append(seconds)
+
+        models = Models(ConnectionSettings(**given), sleep=sleep)
+        self.opened.append(models)
+        return models
+
+    def client(self, name: str = "m", **settings: Any) -> ChatClient:
+        return self.models(**settings).client("actor", name)
+
+    def meter(self, **limits: Any) -> Meter:
+        return Meter(role="actor", attempt=1, **limits)
+
+    async def ask(self, client: ChatClient | None = None, meter: Meter | None = None, **options: Any) -> Reply:
+        return await (client or self.client()).complete(PROMPT, meter or self.meter(), **options)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [request.body for request in self.server.requests]
+
+
+@pytest.fixture
+async def endpoint(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Endpoint]:
+    # The same port may come again, and what was learnt of its last owner is wrong of the next.
+    monkeypatch.setattr(capabilities, "_KNOWN", {})
+    for variable in [name for name in os.environ if name.startswith(("REFLEXION_", "OPENAI_"))]:
+        monkeypatch.delenv(variable)
+    async with FakeOpenAI() as server:
+        made = Endpoint(server)
+        yield made
+        for models in made.opened:
+            await models.aclose()
