@@ -114,8 +114,8 @@ class Peer:
         try:
             reply["changed"] = self._changes(message["args"], passed)
             wire.send(self._writer, reply)
-        except wire.WireError as error:
-            wire.send(self._writer, {"untold": f"the result cannot be handed over: {error}"})
+        except (wire.WireError, MemoryError) as error:
+            wire.send(self._writer, {"untold": f"the result cannot be handed over: {str(error) or 'out of memory'}"})
 
     def _result(self, result: Any, passed: list[Any]) -> dict[str, Any]:
         for position, value in enumerate(passed):

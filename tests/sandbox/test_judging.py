@@ -85,9 +85,7 @@ async def test_tests_of_every_usual_shape_are_found_and_can_pass_and_fail(tests,
     assert check_tests(tests) == len(names)
 
 
-@pytest.mark.parametrize(
-    "tests", ["", "   \n", "x = 1", "# assert True", "def test(): pass\nimport os" * 0, "print('ok')"]
-)
+@pytest.mark.parametrize("tests", ["", "   \n", "x = 1", "# assert True", "print('ok')"])
 async def test_no_tests_is_a_state_of_its_own(tests):
     verdict = await judge(ADD, tests)
     assert (verdict.state, verdict.passed, verdict.collected) == ("no_tests", False, 0)
