@@ -4,7 +4,8 @@ import asyncio
 import json
 
 import pytest
-from conftest import PROMPT, VERDICT
+from endpoint import PROMPT, VERDICT
+
 from reflexion.models import ModelError, ask_structured, object_of
 from reflexion.models.capabilities import Capabilities, Sent
 from reflexion.testing import Reply
@@ -141,26 +142,24 @@ async def test_max_completion_tokens_becomes_max_tokens_becomes_nothing(endpoint
     assert limits == [new, new, old, old, {}, {}]
 
 
+CONTEXT = "max_tokens is too large: 20000. The maximum context length is 8192 and your request has 30 input tokens"
+
+
 @pytest.mark.parametrize(
     ("words", "cap"),
     [
         ("max_tokens is too large: 20000. This model supports at most 16384 completion tokens", 16384),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8,192]", 8192),
-        (
-            "'max_tokens' or 'max_completion_tokens' is too large: 20000. This model's maximum context length is 8192 "
-            "tokens and your request has 30 input tokens",
-            4096,
-        ),
+        (CONTEXT, 4096),
     ],
 )
 async def test_a_limit_that_is_too_large_is_lowered_to_what_the_endpoint_takes(endpoint, words, cap):
-    endpoint.server.refuse("max_completion_tokens>16000", error=error(words, None))
+    endpoint.server.refuse(f"max_completion_tokens>{cap}", error=error(words, None))
     endpoint.server.default("m", "fine")
-    if cap < 16000:
-        endpoint.server.refuse(f"max_completion_tokens>{cap}", error=error(words, None))
-        await endpoint.ask(max_tokens=20000)
-        await endpoint.ask(max_tokens=20000)
-        assert [body["max_completion_tokens"] for body in endpoint.bodies] == [20000, cap, cap]
+    client = endpoint.client()
+    await endpoint.ask(client, max_tokens=20000)
+    await endpoint.ask(client, max_tokens=20000)
+    assert [body["max_completion_tokens"] for body in endpoint.bodies] == [20000, cap, cap]
 
 
 async def test_a_name_with_digits_is_not_taken_for_a_limit(endpoint):

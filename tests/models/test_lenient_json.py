@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from conftest import PROMPT, VERDICT
+from endpoint import PROMPT, VERDICT
 from hypothesis import given
 from hypothesis import strategies as st
+
 from reflexion.models import ask_structured, object_of
 from reflexion.models.lenient_json import NoJsonError, find_object
 from reflexion.testing import Reply

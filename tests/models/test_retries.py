@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from conftest import PROMPT
+from endpoint import PROMPT
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_openai import ChatOpenAI
+
 from reflexion.models import DeadlineExceeded, ModelError, Models, Policy, Usage
 from reflexion.testing import Reply
 
@@ -23,7 +24,6 @@ async def failure(endpoint, meter=None, **settings):
 
 
 @pytest.mark.parametrize("on_token", STREAMED)
-@pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
@@ -45,14 +45,21 @@ async def failure(endpoint, meter=None, **settings):
         (Reply(body="{", headers={"content-type": "application/json"}), "invalid_reply"),
     ],
 )
-async def test_a_passing_fault_is_tried_once_and_then_as_often_as_allowed(endpoint, reply, kind, retries, on_token):
+async def test_a_passing_fault_is_tried_once_and_then_as_often_as_allowed(endpoint, reply, kind, on_token):
     endpoint.server.default("m", reply)
     meter = endpoint.meter()
-    error = await failure(endpoint, meter, max_retries=retries, on_token=on_token)
+    error = await failure(endpoint, meter, max_retries=2, on_token=on_token)
     assert error.kind == kind
-    assert endpoint.server.count == 1 + retries == len(meter.calls)
-    assert len(endpoint.waits) == retries
+    assert endpoint.server.count == 3 == len(meter.calls)
+    assert len(endpoint.waits) == 2
     assert {call["outcome"] for call in meter.calls} == {error.kind}
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_requests_are_one_and_the_retries(endpoint, retries):
+    endpoint.server.default("m", Reply(status=503))
+    await failure(endpoint, max_retries=retries)
+    assert endpoint.server.count == 1 + retries
 
 
 @pytest.mark.parametrize("on_token", STREAMED)
