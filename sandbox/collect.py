@@ -63,7 +63,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         at = f"line {line}: " if line else ""
         raise TestsInvalid(

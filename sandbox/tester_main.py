@@ -111,13 +111,19 @@ class _Run:
         return why
 
     def _function(self, name: str) -> Callable[[], None]:
-        return lambda: _call_test(self._namespace[name])
+        return lambda: _call_test(self._defined(name))
+
+    def _defined(self, name: str) -> Any:
+        """Find what the tests define; the candidate's object of that name is no test."""
+        if name in self._namespace:
+            return dict.__getitem__(self._namespace, name)
+        raise pytest_shim.Failed(self._judge.why_not_run or f"{name} was never defined")
 
     def _method(self, name: str) -> Callable[[], None]:
         class_name, _, method = name.partition(".")
 
         def run() -> None:
-            cls = self._namespace[class_name]
+            cls = self._defined(class_name)
             if issubclass(cls, unittest.TestCase):
                 _run_unittest(cls(method))
                 return
@@ -136,9 +142,9 @@ def _call_test(function: Callable[..., Any]) -> None:
             result = call()
             if inspect.iscoroutine(result):
                 asyncio.run(result)
-        except AssertionError as error:
-            if label and not isinstance(error, pytest_shim.Failed):
-                error.__dict__["message"] = f"with {label}"
+        except Exception as error:
+            if label:
+                error.add_note(f"with {label}")
             raise
     if count == 0:
         raise pytest_shim.Failed("has no cases")

@@ -309,6 +309,14 @@ with open("huge", "wb", buffering=0) as file:
     assert list(box.iterdir()) == []
 
 
+async def test_many_files_are_stopped(box):
+    code = 'for n in range(10**6): open(f"f{n}", "wb").write(bytes(1 << 20))'
+    verdict = await attack(code)
+    assert (verdict.state, verdict.passed) == ("crashed", False)
+    assert "folder" in verdict.message
+    assert list(box.iterdir()) == []
+
+
 async def test_the_layers_in_force_are_named():
     verdict = await attack("return 1")
     assert verdict.layers == available_layers()

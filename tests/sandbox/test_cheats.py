@@ -145,6 +145,12 @@ def volume_cube(l): return Y()
 wire.Codec.encode = lambda self, value, depth=0: {"object": {"number": 0, "class": {
     "number": 0, "name": "int", "standard": "builtins:int", "ancestors": ["builtins:int"], "bases": [],
     "special": ["__eq__", "__ne__", "__bool__"]}, "value": True}}""",
+    "answers as a test that was never defined": """
+def volume_cube(l): return 0
+def test_cube(): pass
+class TestCube:
+    def __init__(self, *a): pass
+    def test_cube(self): pass""",
     "defines check and the tests itself": """
 def check(candidate): pass
 def test_cube(): pass
