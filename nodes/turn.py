@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar
 
 from langchain_core.runnables import Runnable
@@ -141,7 +142,7 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
         if name in _ALWAYS:
             delta = await node(state, turn)
         else:
-            delta = await _guarded(name, node(state, turn))
+            delta = await _guarded(name, partial(node, state, turn))
         calls = turn.meter.calls
         if calls:
             usage = Usage.of([*_calls(state), *calls])
@@ -154,11 +155,11 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
     return run
 
 
-async def _guarded(name: str, work: Awaitable[Delta]) -> Delta:
+async def _guarded(name: str, work: Callable[[], Awaitable[Delta]]) -> Delta:
     cancel = cancellation.current.get()
     try:
         with cancel.around_step() if cancel else nullcontext():
-            return await work
+            return await work()
     except _LEFT_TO_THE_CALLER:
         raise
     except Exception as error:
