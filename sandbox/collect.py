@@ -221,7 +221,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
-    """Write an assert as statements that keep both sides of its comparison, to say what came out and what was wanted."""
+    """Write an assert as statements that keep both sides, to say what came out and what was wanted."""
     test, message = node.test, node.msg or ast.Constant(None)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         sides = [("_judge_left", test.left), ("_judge_right", test.comparators[0])]
@@ -229,7 +229,7 @@ def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
         operator = type(test.ops[0]).__name__
         values = ["_judge_left", "_judge_right"]
         constant = [isinstance(side, ast.Constant) for _, side in sides]
-        if operator in _SWAPPED and constant == [True, False]:  # `3 == f(1)`: what is wanted stands first
+        if operator in _SWAPPED and constant == [True, False]:  # as in `3 == f(1)`
             values.reverse()
         condition: ast.expr = compared
     else:

@@ -62,6 +62,7 @@ class MirrorMeta(type):
         return super().__new__(cls, name, bases, namespace)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make an instance of the original class."""
         return _ask_class(cls, "call", *args, **kwargs)
 
     def __getattr__(cls, name: str) -> Any:

@@ -4,14 +4,16 @@ A request names an operation on an object of the other side. Mutable plain argum
 them, so that a function that sorts a list in place has sorted the caller's list.
 """
 
-import asyncio
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reflexion.sandbox import mirror, wire
 from reflexion.sandbox.objects import PLAIN_CONTAINERS, Objects, Policy
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def _plain_content(value: Any) -> Any:
@@ -139,6 +141,8 @@ class Peer:
         raise ValueError(f"no operation {operation!r}")
 
     def _await(self, awaitable: Any) -> Any:
+        import asyncio  # noqa: PLC0415 - a third of the start-up time, and few tests await anything
+
         async def waited() -> Any:
             return await awaitable
 

@@ -4,7 +4,6 @@ The verdict goes to the parent on a pipe of its own, each line with a token that
 """
 
 import ast
-import asyncio
 import inspect
 import json
 import os
@@ -141,6 +140,8 @@ def _call_test(function: Callable[..., Any]) -> None:
         try:
             result = call()
             if inspect.iscoroutine(result):
+                import asyncio  # noqa: PLC0415 - see `Peer`
+
                 asyncio.run(result)
         except Exception as error:
             if label:

@@ -59,13 +59,13 @@ def same(left, right):
 
 
 @given(values)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_plain_data_comes_out_as_it_went_in(value):
     assert same(CODEC.decode(CODEC.encode(value)), value)
 
 
 @given(st.lists(values), st.lists(values))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_a_changed_list_is_restored_in_place(old, new):
     kept = old
     restore(old, new)
@@ -131,7 +131,8 @@ class Point:
     x: int
     y: int
     def __add__(self, other): return Point(self.x + other.x, self.y + other.y)
-    def __mul__(self, by): return Point(self.x * by, self.y * by) if isinstance(by, int) else self.x * by.x + self.y * by.y
+    def __mul__(self, by):
+        return Point(self.x * by, self.y * by) if isinstance(by, int) else self.x * by.x + self.y * by.y
     def __abs__(self): return math.hypot(self.x, self.y)
 
 @dataclass(frozen=True)

