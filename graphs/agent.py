@@ -21,6 +21,7 @@ from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
 from reflexion.models import ROLES, ChatClient, ConnectionSettings
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
 
 
@@ -253,7 +254,7 @@ class Reflexion:
         given: Input | None = None
         if task is not None:
             listed = [criteria] if isinstance(criteria, str) else list(criteria)
-            given = Input(task=task, tests=tests, expect=expect, criteria=listed)
+            given = plain(Input(task=task, tests=tests, expect=expect, criteria=listed))
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
         thread_id = thread or str(uuid.uuid4())
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):

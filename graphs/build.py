@@ -24,6 +24,7 @@ from reflexion.nodes import (
     reflector,
     remember,
 )
+from reflexion.nodes.settings import read_dotenv
 from reflexion.prompts import PromptBook
 
 Model = BaseChatModel | Mapping[Role, BaseChatModel]
@@ -66,6 +67,7 @@ def make_kit(
     """What the nodes work with; see `build_graph`."""
     if own_actor is not None and not isinstance(own_actor, Runnable):
         own_actor = RunnableLambda(own_actor)
+    read_dotenv()
     return Kit(
         models=Models(connection, own=model),
         prompts=PromptBook.load(prompts),

@@ -1,10 +1,11 @@
 """Attempts the task."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import RecalledLesson

@@ -1,9 +1,10 @@
 """Says in words why the last attempt fell short."""
 
 import time
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import LONGEST_TASK, RecalledLesson, Reflection, objection

@@ -175,11 +175,17 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
         ConfigurationError: a field is unknown or its value impossible.
     """
     if base is None:
-        _dotenv.cache_clear()
+        read_dotenv()
     try:
         return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
+
+
+def read_dotenv() -> None:
+    """Read `.env` now, where it may be read, for all settings that are made later."""
+    _dotenv.cache_clear()
+    _dotenv()
 
 
 def settings_of(context: object) -> Settings:

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Evaluator
 from reflexion.models import (
@@ -30,6 +31,7 @@ from reflexion.models import (
 )
 from reflexion.nodes import cancellation
 from reflexion.nodes.cancellation import Cancelled
+from reflexion.nodes.plain import plain
 from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
 from reflexion.prompts import Prompt, PromptBook
 
@@ -149,7 +151,8 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
             turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=usage.as_json()["cost_usd"])
         delta.setdefault("calls", calls)
         delta.setdefault("elapsed_s", time.monotonic() - started)
-        return delta
+        cleaned: Delta = plain(delta)
+        return cleaned
 
     run.__name__ = name
     return run
