@@ -9,7 +9,6 @@ candidate from answering for itself what a test asks about it:
 - arithmetic with plain data hands the operand over, so its result may not be turned into a number or a truth value.
 """
 
-import operator
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
@@ -255,20 +254,3 @@ def reference(value: Any) -> tuple[Any, int] | None:
         found: tuple[Any, int] | None = value.__dict__.get(MARK)
         return found
     return None
-
-
-def is_same(left: Any, right: Any) -> bool:
-    """Compare as `==` does, but not by the word of an object that equals anything."""
-    return bool(left == right) and not _says_yes(operator.eq, left)
-
-
-def holds(container: Any, item: Any) -> bool:
-    """Test membership, but not by the word of a container that holds anything."""
-    return operator.contains(container, item) and not _says_yes(operator.contains, container)
-
-
-def _says_yes(question: Callable[[Any, Any], Any], asked: Any) -> bool:
-    try:
-        return bool(question(asked, object()))
-    except Exception:  # noqa: BLE001 - an honest object may be unable to answer about something so strange
-        return False

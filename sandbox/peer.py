@@ -4,7 +4,11 @@ A request names an operation on an object of the other side. Mutable plain argum
 them, so that a function that sorts a list in place has sorted the caller's list.
 """
 
+import contextlib
 import copy
+import io
+import operator
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +20,23 @@ if TYPE_CHECKING:
     import asyncio
 
 
+def _is_same(left: Any, right: Any) -> bool:
+    """Compare as `==` does, but not by the word of an object that equals anything."""
+    return bool(left == right) and not _says_yes(operator.eq, left)
+
+
+def _holds(container: Any, item: Any) -> bool:
+    """Test membership, but not by the word of a container that holds anything."""
+    return operator.contains(container, item) and not _says_yes(operator.contains, container)
+
+
+def _says_yes(question: Callable[[Any, Any], Any], asked: Any) -> bool:
+    try:
+        return bool(question(asked, object()))
+    except Exception:  # noqa: BLE001 - an honest object may be unable to answer about something so strange
+        return False
+
+
 def _plain_content(value: Any) -> Any:
     return next(kind(value) for kind in PLAIN_CONTAINERS if isinstance(value, kind))
 
@@ -24,8 +45,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "get": getattr,
     "set": setattr,
     "del": delattr,
-    "equal": mirror.is_same,
-    "contains": mirror.holds,
+    "equal": _is_same,
+    "contains": _holds,
     "plain": _plain_content,
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -67,10 +88,13 @@ class Peer:
         with self._lock:
             try:
                 encoded = [self._codec.encode(value) for value in passed]
-                wire.send(self._writer, {"op": operation, "on": target, "args": encoded, "names": list(kwargs)})
+                message = {"op": operation, "on": target, "args": encoded, "names": list(kwargs)}
+                wire.send(self._writer, {**message, "told": sys.stdout is not sys.__stdout__})
             except wire.WireError as error:
                 raise HandoverError(f"an argument cannot be handed over: {error}") from None
             reply = self._reply()
+            if reply.get("printed"):
+                sys.stdout.write(str(reply["printed"]))
             for position, state in reply.get("changed", ()):
                 wire.restore(passed[position], self._codec.decode(state))
             if "untold" in reply:
@@ -99,13 +123,17 @@ class Peer:
 
     def _answer(self, message: dict[str, Any]) -> None:
         passed: list[Any] = []
+        # Where the asking side has redirected its output, what is printed on its behalf belongs there.
+        text = io.StringIO()
+        printed = contextlib.redirect_stdout(text) if message["told"] else contextlib.nullcontext()
         try:
             passed = [self._codec.decode(value) for value in message["args"]]
             target = self.objects.owned(message["on"])
             split = len(passed) - len(message["names"])
             named = dict(zip(message["names"], passed[split:], strict=True))
             self._may(target, message["op"], tuple(passed))
-            result = self._perform(message["op"], target, passed[:split], named)
+            with printed:
+                result = self._perform(message["op"], target, passed[:split], named)
             reply = self._result(result, passed)
         except wire.PeerGone:
             raise
@@ -114,7 +142,7 @@ class Peer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who asked
             reply = {"raised": self._codec.encode(error)}
         try:
-            reply["changed"] = self._changes(message["args"], passed)
+            reply |= {"changed": self._changes(message["args"], passed), "printed": text.getvalue()}
             wire.send(self._writer, reply)
         except (wire.WireError, MemoryError) as error:
             wire.send(self._writer, {"untold": f"the result cannot be handed over: {str(error) or 'out of memory'}"})

@@ -13,6 +13,8 @@ from reflexion.sandbox import Limits, Verdict, available_layers, judge
 PATIENT = Limits(wall_s=40, cpu_s=20)
 """Limits that no slow machine reaches."""
 
+SPIN = "threading.Thread(target=exec, args=('while True: pass',)).start()"
+
 locked = pytest.mark.skipif(
     not {"landlock", "seccomp"} <= set(available_layers()), reason="needs Landlock and seccomp (Linux 5.13 or later)"
 )
@@ -257,7 +259,7 @@ async def test_input_meets_the_end_of_the_file():
         "while True: pass",
         "import time; time.sleep(10**6)",
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass",
-        "import threading\nfor _ in '1234': threading.Thread(target=exec, args=('while 1: pass',)).start()\nwhile 1: pass",
+        f"import threading\nfor _ in '1234': {SPIN}\nwhile True: pass",
         "import signal\nfor s in (2, 15, 24): signal.signal(s, signal.SIG_IGN)\nimport time; time.sleep(10**6)",
     ],
     ids=["loop", "sleep", "SIGTERM ignored", "threads", "signals ignored"],
@@ -279,9 +281,7 @@ async def test_cpu_time_is_limited_apart_from_wall_time(ignored):
 
 
 async def test_threads_left_spinning_do_not_keep_a_right_answer_waiting(box):
-    verdict = await attack(
-        "import threading\nthreading.Thread(target=exec, args=('while True: pass',)).start()\nreturn 1"
-    )
+    verdict = await attack(f"import threading\n{SPIN}\nreturn 1")
     assert failures(verdict) == []
     assert processes_in(box) == []
 

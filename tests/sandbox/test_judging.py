@@ -198,6 +198,26 @@ async def test_code_and_tests_share_their_folder():
     assert verdict.passed, verdict
 
 
+async def test_what_the_code_prints_can_be_tested():
+    tests = """
+import contextlib, io
+out = io.StringIO()
+with contextlib.redirect_stdout(out):
+    hello("you")
+assert out.getvalue() == "hello you\\n"
+def test_hello(capsys):
+    hello("me")
+    assert capsys.readouterr().out == "hello me\\n"
+    assert capsys.readouterr().out == ""
+"""
+    right, wrong = await asyncio.gather(
+        judge("def hello(name): print('hello', name)", tests, limits=PATIENT),
+        judge("def hello(name): return f'hello {name}\\n'", tests, limits=PATIENT),
+    )
+    assert right.passed, right
+    assert [result.passed for result in wrong.results] == [False, False]
+
+
 async def test_a_never_defined_test_is_not_looked_for_in_the_code():
     tests = "if not add(1, 1):\n    def test_a():\n        assert add(1, 1) == 3"
     verdict = await judge(f"{ADD}\ndef test_a(): pass", tests, limits=PATIENT)
