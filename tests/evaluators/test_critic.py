@@ -153,7 +153,7 @@ async def test_a_model_that_judges_its_own_kind_is_advisory(server):
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())))
 def test_extras_of_any_kind_do_not_spoil_a_score(extras):
     extras = {key: value for key, value in extras.items() if key.strip().lower() != "score"}
-    wild = dict.fromkeys(("criteria", "strengths", "weaknesses", "improvements", "reasoning"), [1, {"a": None}])
+    wild = {key: [1, {"a": None}] for key in ("criteria", "strengths", "weaknesses", "improvements", "reasoning")}
     assert CriticVerdict.model_validate({**extras, **wild, "score": 8}).score == 0.8
 
 

@@ -85,7 +85,7 @@ def task_and_attempt(given, made):
         "42".__eq__,
         lambda outputs, reference_outputs: outputs == reference_outputs,
         lambda attempt: attempt["number"] == 1,
-        lambda answer: asynchronous(answer),
+        lambda answer, extra=0: asynchronous(answer),
     ],
 )
 async def test_it_is_called_with_what_it_asks_for(function):

@@ -158,7 +158,7 @@ async def test_a_pattern_that_would_search_for_ever_is_no_verdict(monkeypatch):
 
 
 async def test_a_schema_makes_us_fetch_nothing():
-    with pytest.raises(Exception, match="Unresolvable|192.0.2.1"):
+    with pytest.raises(Exception, match=r"192\.0\.2\.1"):
         await judge({"json_schema": {"$ref": "http://192.0.2.1/schema"}}, "{}")
 
 
@@ -166,8 +166,8 @@ async def test_a_schema_makes_us_fetch_nothing():
     "expect",
     [
         "", "  ", None, [], {}, {"regexp": "x"}, {"regex": 5}, "re:(", "num:five", "num:1±x", "num:1±-1", "num:nan",
-        "num:inf", float("nan"), float("inf"), 10**400, {"number": True}, {"number": None}, {"number": 1, "tolerance": True},
-        "json:{", 'json:{"type": "nonsense"}', {"json_schema": {"type": 5}},
+        "num:inf", float("nan"), float("inf"), 10**400, {"number": True}, {"number": None},
+        {"number": 1, "tolerance": True},        "json:{", 'json:{"type": "nonsense"}', {"json_schema": {"type": 5}},
     ],
 )  # fmt: skip
 async def test_an_expectation_that_cannot_be_read_says_so_and_is_no_verdict(expect):
