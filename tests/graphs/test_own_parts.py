@@ -108,7 +108,7 @@ class Broken:
     def __init__(self, outcome):
         self.outcome = outcome
 
-    async def evaluate(self, task, attempt):  # noqa: ARG002
+    async def evaluate(self, task, attempt):
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
@@ -165,7 +165,12 @@ async def test_the_graph_is_a_node_of_somebody_elses(bench: Bench, context, monk
     class Outer(TypedDict):
         messages: Annotated[list[AnyMessage], operator.add]
 
-    for role, model in {"ACTOR": "actor", "EVALUATOR": "critic", "REFLECTOR": "reflector", "PLANNER": "planner"}.items():
+    for role, model in {
+        "ACTOR": "actor",
+        "EVALUATOR": "critic",
+        "REFLECTOR": "reflector",
+        "PLANNER": "planner",
+    }.items():
         monkeypatch.setenv(f"REFLEXION_{role}_MODEL", f"{model}-m")
     bench.server.script("critic-m", BAD, GOOD)
     inner = build_graph(connection=bench.connection()).compile()

@@ -26,9 +26,7 @@ class TestRunSync:
         agent = bench.agent(max_attempts=1)
         bench.server.hold("actor-m")
         results = []
-        threads = [
-            threading.Thread(target=lambda: results.append(agent.run_sync("Sum a list."))) for _ in range(2)
-        ]
+        threads = [threading.Thread(target=lambda: results.append(agent.run_sync("Sum a list."))) for _ in range(2)]
         for thread in threads:
             thread.start()
         bench.server.wait_for("actor-m", 2)

@@ -54,7 +54,12 @@ def test_the_drawing_has_the_edges_of_the_design():
 def environment(bench, monkeypatch):
     monkeypatch.setenv("REFLEXION_BASE_URL", bench.server.base_url)
     monkeypatch.setenv("REFLEXION_API_KEY", "any")
-    for role, model in {"ACTOR": "actor", "EVALUATOR": "critic", "REFLECTOR": "reflector", "PLANNER": "planner"}.items():
+    for role, model in {
+        "ACTOR": "actor",
+        "EVALUATOR": "critic",
+        "REFLECTOR": "reflector",
+        "PLANNER": "planner",
+    }.items():
         monkeypatch.setenv(f"REFLEXION_{role}_MODEL", f"{model}-m")
 
 
