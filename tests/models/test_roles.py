@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 from endpoint import PROMPT, VERDICT, Endpoint
+from langchain_core.tracers.context import collect_runs
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr, ValidationError
 
@@ -198,9 +199,12 @@ async def test_the_key_is_in_no_error_log_traceback_or_repr(endpoint: Endpoint, 
     brought = ChatOpenAI(model="m", base_url=endpoint.server.base_url, api_key=SecretStr(KEY)) if own else None
     models = Models(connection, own=brought)
     client, meter = models.client("actor", "m"), endpoint.meter()
-    with pytest.raises(ModelError) as raised:
+    with collect_runs() as traced, pytest.raises(ModelError) as raised:
         await endpoint.ask(client, meter, on_token=on_token)
     await models.aclose()
+    assert traced.traced_runs
+    traces = [f"{run.error} {run.inputs} {run.extra} {run.serialized}" for run in traced.traced_runs]
+    assert not [text for text in traces if KEY in text]
     shown = [str(raised.value), repr(raised.value), str(meter.calls), repr(client), repr(models), repr(connection)]
     shown.append("".join(traceback.format_exception(raised.value)))
     shown += [record.getMessage() for record in caplog.records if record.name.startswith("reflexion")]
