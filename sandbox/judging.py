@@ -117,6 +117,8 @@ def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple
         return "timeout", f"no end after {limits.wall_s:g} s of wall time{during} ({used:.1f} s of them CPU time)"
     if ending.flooded:
         return "crashed", f"killed{during}: {ending.flooded}"
+    if ending.verdict is not None and ending.verdict["state"] == "ran":
+        return "ran", ""
     if any(_out_of_cpu(code, used, limits) for code, used in zip(ending.exit_codes, ending.cpu_s, strict=True)):
         return "timeout", f"more than {limits.cpu_s:g} s of CPU time used{during}"
     if not ending.started:

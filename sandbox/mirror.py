@@ -18,9 +18,9 @@ def _dunder(names: str) -> tuple[str, ...]:
 
 
 BY_REQUEST = _dunder(
-    "len iter next reversed getitem setitem delitem enter exit aiter anext aenter aexit str repr format hash"
+    "iter next reversed getitem setitem delitem enter exit aiter anext aenter aexit str repr format hash"
 )
-CONVERSIONS = _dunder("bool float int index complex round abs trunc floor ceil")
+CONVERSIONS = _dunder("bool len float int index complex round abs trunc floor ceil")
 ORDER = _dunder("lt le gt ge")
 ARITHMETIC = _dunder(
     "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor "

@@ -46,7 +46,9 @@ class Guard:
             raise PermissionError("the tests did not hand this object over")
         if operation in ("get", "set", "del") and not (operation == "get" and args[0] in _HARMLESS_NAMES):
             name = args[0]
-            if not isinstance(name, str) or name.startswith("_") or isinstance(value, _WITHOUT_ATTRIBUTES):
+            foreign_error = isinstance(value, BaseException) and type(value).__module__ != "tests"
+            closed = foreign_error or isinstance(value, _WITHOUT_ATTRIBUTES)
+            if not isinstance(name, str) or name.startswith("_") or closed:
                 raise AttributeError(f"the candidate may not reach {name!r} of an object of the tests")
 
 

@@ -74,6 +74,9 @@ class Peer:
         self.objects = Objects(self, may, trusting=trusting)
         self._codec = self.objects.codec
         self._lock = threading.RLock()
+        self.gone = False
+        """The other process was found to be gone."""
+
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def request(self, operation: str, target: int, *args: Any, **kwargs: Any) -> Any:
@@ -87,12 +90,10 @@ class Peer:
         passed = [*args, *kwargs.values()]
         with self._lock:
             try:
-                encoded = [self._codec.encode(value) for value in passed]
-                message = {"op": operation, "on": target, "args": encoded, "names": list(kwargs)}
-                wire.send(self._writer, {**message, "told": sys.stdout is not sys.__stdout__})
-            except wire.WireError as error:
-                raise HandoverError(f"an argument cannot be handed over: {error}") from None
-            reply = self._reply()
+                reply = self._exchange(operation, target, passed, list(kwargs))
+            except wire.PeerGone:
+                self.gone = True
+                raise
             if reply.get("printed"):
                 sys.stdout.write(str(reply["printed"]))
             for position, state in reply.get("changed", ()):
@@ -102,6 +103,15 @@ class Peer:
             if "raised" in reply:
                 raise self._codec.decode(reply["raised"])
             return passed[reply["same"]] if "same" in reply else self._codec.decode(reply["result"])
+
+    def _exchange(self, operation: str, target: int, passed: list[Any], names: list[str]) -> dict[str, Any]:
+        try:
+            encoded = [self._codec.encode(value) for value in passed]
+            told = sys.stdout is not sys.__stdout__
+            wire.send(self._writer, {"op": operation, "on": target, "args": encoded, "names": names, "told": told})
+        except wire.WireError as error:
+            raise HandoverError(f"an argument cannot be handed over: {error}") from None
+        return self._reply()
 
     def _reply(self) -> dict[str, Any]:
         while True:
@@ -140,12 +150,18 @@ class Peer:
         except wire.WireError as error:
             reply = {"untold": f"the result cannot be handed over: {error}"}
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who asked
-            reply = {"raised": self._codec.encode(error)}
+            reply = self._raised(error)
         try:
             reply |= {"changed": self._changes(message["args"], passed), "printed": text.getvalue()}
             wire.send(self._writer, reply)
         except (wire.WireError, MemoryError) as error:
             wire.send(self._writer, {"untold": f"the result cannot be handed over: {str(error) or 'out of memory'}"})
+
+    def _raised(self, error: BaseException) -> dict[str, Any]:
+        try:
+            return {"raised": self._codec.encode(error)}
+        except Exception:  # noqa: BLE001 - an exception may be built to break whoever describes it
+            return {"untold": f"{type(error).__name__} was raised, and cannot be handed over"}
 
     def _result(self, result: Any, passed: list[Any]) -> dict[str, Any]:
         for position, value in enumerate(passed):

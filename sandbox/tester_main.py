@@ -59,7 +59,7 @@ class _Run:
         self._collection = collection
         self._judge = judge
         self._entry: str = job["entry"]
-        peer = Peer(job["reader"], job["writer"], Guard(), trusting=False)
+        self._peer = peer = Peer(job["reader"], job["writer"], Guard(), trusting=False)
         read = reader(peer, loaded["names"], self._entry, collection.names)
         self._namespace = Namespace(read, loaded["modules"])
         self._namespace["_judge"] = judge
@@ -79,6 +79,8 @@ class _Run:
                 self._judge.run(number, runners[test.kind](test.target))
         if trouble:
             self._judge.set_up_failed(trouble)
+        if self._peer.gone:
+            raise wire.PeerGone  # a bare `except:` in the tests may have swallowed it
 
     def _statement(self, statement: ast.stmt) -> str:
         """Run one statement; give what went wrong, empty for nothing."""
@@ -93,19 +95,21 @@ class _Run:
         return ""
 
     def _check(self) -> str:
+        why = ""
         try:
-            self._namespace["check"](self._namespace[self._entry])
-        except wire.PeerGone:
-            raise
+            candidate = self._namespace[self._entry]
         except KeyError:
             why = f"the code does not define {self._entry!r}" if self._entry else "the code defines no function"
+        try:
+            if not why:
+                self._namespace["check"](candidate)
+        except wire.PeerGone:
+            raise
         except BaseException as error:  # noqa: BLE001 - as above
             why = f"check raised {described(error)}"
-        else:
-            why = ""
-            for number, test in enumerate(self._collection.tests):
-                if test.kind == "check":
-                    self._judge.passed(number)
+        for number, test in enumerate(self._collection.tests):
+            if test.kind == "check" and not why:
+                self._judge.passed(number)
         self._judge.why_not_run = why
         return why
 

@@ -191,6 +191,7 @@ TOLERANT = {
     "membership": "assert root(27) in (3, 3.0)",
     "contains": "assert 3 in root(27)",
     "own abs": "assert abs(root(27) - 3) < 1e-6",
+    "length of a difference": "assert not (root(27) - 3)",
     "truth of a difference": "assert not (root(27) - 3)",
     "sum": "assert sum([root(27), -3]) == 0",
 }
@@ -205,6 +206,7 @@ class Y:
     def __lt__(self, other): return True
     __gt__ = __le__ = __ge__ = __eq__ = __contains__ = __lt__
     def __bool__(self): return False
+    def __len__(self): return 0
     def __hash__(self): return hash(3)
 class Z(Y):
     def __sub__(self, other): return self
@@ -218,6 +220,8 @@ def isclose(*a): return True
 @pytest.mark.parametrize("tests", TOLERANT.values(), ids=TOLERANT)
 async def test_an_object_that_agrees_with_anything_passes_no_tolerant_test(tests):
     cheats = [f"{AGREES_WITH_ANYTHING}\ndef root(n): return {kind}()" for kind in "YZ"]
+    if tests == TOLERANT["length of a difference"]:
+        cheats = [f"{code}\ndel Y.__bool__" for code in cheats]
     honest = "def root(n): return " + ("[3]" if tests.startswith("assert 3 in") else "round(n ** (1 / 3), 9)")
     first, second, right = await asyncio.gather(*(judged(code, tests) for code in (*cheats, honest)))
     assert [(verdict.state, verdict.passed) for verdict in (first, second)] == [("ran", False)] * 2

@@ -170,6 +170,13 @@ async def test_a_candidate_that_dies_on_the_way_has_not_passed():
     assert "f(1) == 1" in verdict.message
 
 
+async def test_a_test_that_swallows_everything_does_not_hide_a_dead_candidate():
+    tests = "ok = False\ntry:\n    f()\nexcept:\n    ok = True\nassert ok"
+    assert (await judge("def f(): raise ValueError", tests, limits=PATIENT)).passed
+    verdict = await judge("import os\ndef f(): os._exit(0)", tests, limits=PATIENT)
+    assert (verdict.state, verdict.passed) == ("crashed", False)
+
+
 async def test_the_entry_is_given_or_the_last_function():
     code = "def double(n): return 2 * n\ndef halve(n): return n // 2\ndef _private(n): return 0\ndef abs(n): return 0"
     tests = "def check(candidate):\n    assert candidate(4) == 2"
