@@ -110,7 +110,7 @@ def classify(error: Exception, *, url: str, secret: str = "") -> ModelError:
 
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(getattr(error, "status_code", None), int) and error.status_code >= 400:  # type: ignore[attr-defined]
         return _of_status(error, url, secret)
     said = scrub(str(error), secret)[:_SAID_LENGTH]
     if isinstance(error, openai.APIError) and not isinstance(
@@ -135,14 +135,16 @@ _HTTP_LIBRARIES = {"httpx", "httpx2", "httpcore", "httpcore2"}
 
 
 def _of_status(error: Any, url: str, secret: str) -> ModelError:
-    body = error.body if isinstance(error.body, dict) else {}
-    said = scrub(_words(error.body) or error.message, secret)[:_SAID_LENGTH]
+    """An error status, as the SDKs of OpenAI and of others raise it."""
+    given = getattr(error, "body", None)
+    body = given if isinstance(given, dict) else {}
+    said = scrub(_words(given) or str(error), secret)[:_SAID_LENGTH]
     kind = _kind(error.status_code, f"{body.get('code') or ''} {body.get('type') or ''} {said}")
     return ModelError(
         kind,
         f"{_HINTS[kind]}: {url} answered {error.status_code}: {said}",
         status=error.status_code,
-        wait_s=_asked_wait_s(error.response.headers, said),
+        wait_s=_asked_wait_s(getattr(getattr(error, "response", None), "headers", {}), said),
         parameter=str(body.get("param") or ""),
         said=said,
     )

@@ -8,6 +8,7 @@ from email.utils import format_datetime
 import pytest
 from endpoint import PROMPT
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
 from reflexion.models import DeadlineExceeded, ModelError, Models, Policy, Usage
@@ -296,6 +297,28 @@ async def test_whatever_an_own_model_raises_is_a_model_error_and_no_retry(endpoi
         await client.complete(PROMPT, meter)
     assert raised.value.kind == "failed" == meter.calls[0]["outcome"]
     assert len(meter.calls) == 1
+
+
+async def test_another_providers_overload_is_retried(endpoint):
+    class OverloadedError(Exception):
+        status_code = 529
+
+    def recovers():
+        yield AIMessage("fine")
+
+    model = GenericFakeChatModel(messages=recovers())
+    failures = [OverloadedError("busy")]
+
+    class Own(GenericFakeChatModel):
+        def _generate(self, *args, **kwargs):
+            if failures:
+                raise failures.pop()
+            return model._generate(*args, **kwargs)
+
+    models = Models(endpoint.models().connection, own=Own(messages=iter([])), sleep=lambda _: asyncio.sleep(0))
+    meter = endpoint.meter()
+    assert (await endpoint.ask(models.client("actor"), meter)).text == "fine"
+    assert [call["outcome"] for call in meter.calls] == ["overloaded", "ok"]
 
 
 async def test_an_own_model_of_any_kind_answers_whole_and_in_a_stream(endpoint):
