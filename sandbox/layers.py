@@ -35,8 +35,9 @@ def available_layers() -> tuple[str, ...]:
                     answer += more
         usable = json.loads(answer)
     except (OSError, AttributeError, ImportError, ValueError) as error:
+        said = answer.decode("utf-8", "replace")[-500:]
         raise Unavailable(
-            f"code cannot be run apart here ({error}{answer.decode('utf-8', 'replace')[-500:]}); unit tests need Linux or macOS, for instance in a container"
+            f"code cannot be run apart here ({error} {said}); unit tests need Linux or macOS, such as in a container"
         ) from error
     return (*ALWAYS, *usable)
 

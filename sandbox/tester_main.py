@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import sys
-import unittest
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +126,7 @@ class _Run:
 
         def run() -> None:
             cls = self._defined(class_name)
-            if issubclass(cls, unittest.TestCase):
+            if "unittest" in sys.modules and issubclass(cls, sys.modules["unittest"].TestCase):
                 _run_unittest(cls(method))
                 return
             made = cls()
@@ -155,29 +154,29 @@ def _call_test(function: Callable[..., Any]) -> None:
         raise pytest_shim.Failed("has no cases")
 
 
-class _OneResult(unittest.TestResult):
-    succeeded = False
-    first: BaseException | None = None
+def _run_unittest(case: Any) -> None:
+    import unittest  # noqa: PLC0415 - the tests have loaded it already; others are spared the half of the start-up time
 
-    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        self.succeeded = True
+    class OneResult(unittest.TestResult):
+        succeeded = False
+        first: BaseException | None = None
 
-    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
-        self.first = self.first or err[1]
+        def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+            self.succeeded = True
 
-    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-        self.first = self.first or err[1]
-
-    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
-        if err is not None:
+        def addError(self, test: Any, err: Any) -> None:  # noqa: N802
             self.first = self.first or err[1]
 
-    def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
-        self.first = self.first or pytest_shim.Failed(f"skipped: {reason}")
+        def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+            self.first = self.first or err[1]
 
+        def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+            self.first = self.first or (err and err[1])
 
-def _run_unittest(case: unittest.TestCase) -> None:
-    result = _OneResult()
+        def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
+            self.first = self.first or pytest_shim.Failed(f"skipped: {reason}")
+
+    result = OneResult()
     unittest.TestSuite([case]).run(result)
     if result.first is not None:
         raise result.first

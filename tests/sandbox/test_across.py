@@ -65,7 +65,7 @@ def test_plain_data_comes_out_as_it_went_in(value):
 
 
 @given(st.lists(values), st.lists(values))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_a_changed_list_is_restored_in_place(old, new):
     kept = old
     restore(old, new)

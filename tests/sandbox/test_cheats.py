@@ -190,7 +190,6 @@ TOLERANT = {
     "order": "assert 2.9 < root(27) < 3.1",
     "membership": "assert root(27) in (3, 3.0)",
     "contains": "assert 3 in root(27)",
-    "own abs": "assert abs(root(27) - 3) < 1e-6",
     "length of a difference": "assert not (root(27) - 3)",
     "truth of a difference": "assert not (root(27) - 3)",
     "sum": "assert sum([root(27), -3]) == 0",
@@ -228,22 +227,8 @@ async def test_an_object_that_agrees_with_anything_passes_no_tolerant_test(tests
     assert right.passed, right
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "__globals__",
-        "__code__",
-        "__closure__",
-        "__self__",
-        "__func__",
-        "__wrapped__",
-        "__reduce_ex__",
-        "gi_frame",
-        "mro",
-    ],
-)
-async def test_an_argument_is_no_way_into_the_tests(path):
-    code = f"def reach(given): return type(getattr(given, {path!r})).__name__"
+async def test_an_argument_is_no_way_into_the_tests():
+    code = "def reach(given, path): return type(getattr(given, path)).__name__"
     tests = """
 expected = 27
 def numbers():
@@ -251,12 +236,17 @@ def numbers():
 class Holder:
     def method(self): return expected
 def test_no_way():
+    own = ("method", "method-wrapper", "builtin_function_or_method")
     for given in (lambda: expected, Holder().method, numbers(), Holder()):
-        try:
-            found = reach(given)
-        except (AttributeError, PermissionError):
-            continue
-        assert found in ("method", "method-wrapper", "builtin_function_or_method"), found
+        for path in (
+            "__globals__", "__code__", "__closure__", "__self__", "__func__", "__wrapped__", "__reduce_ex__",
+            "__builtins__", "gi_frame", "gi_code", "mro",
+        ):
+            try:
+                found = reach(given, path)
+            except (AttributeError, PermissionError):
+                continue
+            assert found in own, (path, found)
 """
     verdict = await judge(code, tests, limits=PATIENT)
     assert verdict.passed, verdict
