@@ -104,7 +104,13 @@ class Reflexion:
         """
         recipe = self._recipe
         kit = await asyncio.to_thread(
-            make_kit, recipe.model, recipe.evaluator, recipe.actor, recipe.connection, recipe.prompts
+            make_kit,
+            recipe.model,
+            recipe.evaluator,
+            recipe.actor,
+            recipe.connection,
+            recipe.prompts,
+            recipe.settings,
         )
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
@@ -129,7 +135,10 @@ class Reflexion:
 
     @property
     def graph(self) -> Graph:
-        """The compiled graph. Used directly it works without the lock that keeps runs on a thread apart."""
+        """The compiled graph. Used directly it works without the lock that keeps runs on a thread apart.
+
+        A run that is given no context has the agent's settings; a context takes their place as a whole.
+        """
         return self._open.graph
 
     @property

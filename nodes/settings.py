@@ -188,9 +188,14 @@ def read_dotenv() -> None:
     _dotenv()
 
 
-def settings_of(context: object) -> Settings:
-    """A run's settings; those of the environment where the caller, or a graph around ours, gives others or none."""
-    return context if isinstance(context, Settings) else Settings()
+def settings_of(context: object, default: Settings | None) -> Settings:
+    """A run's settings: its context, unless the caller gives none or a graph around ours has one of its own.
+
+    Args:
+        context: what LangGraph hands over.
+        default: taken instead; None for those of the environment.
+    """
+    return context if isinstance(context, Settings) else default or Settings()
 
 
 def explain(error: ValidationError) -> str:

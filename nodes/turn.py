@@ -79,6 +79,8 @@ class Kit:
     """The caller's own; None to choose by the task."""
     actor: Runnable[Any, Any] | None = None
     """The caller's own; None for a chat model with our prompts."""
+    settings: Settings | None = None
+    """Of runs that are given none; None for those of the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,7 @@ def _meaning(error: Exception) -> tuple[StopReason, str]:
 
 
 def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit) -> Turn:
-    settings = settings_of(runtime.context)
+    settings = settings_of(runtime.context, kit.settings)
     first = name == "recall"
     used_s = 0.0 if first else state.get("elapsed_s", 0.0)
     deadline = None if settings.deadline_s is None else time.monotonic() + settings.deadline_s - used_s

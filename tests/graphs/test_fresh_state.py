@@ -101,6 +101,13 @@ def test_reflections_are_bounded_and_a_repeated_step_adds_none():
     assert [entry["id"] for entry in kept] == [str(number) for number in range(1, KEPT_REFLECTIONS + 1)]
 
 
+async def test_the_graph_used_directly_has_the_agents_settings(bench):
+    async with bench.agent(max_attempts=2) as agent:
+        state = await agent.graph.ainvoke({"task": "Sum a list."}, THREAD)
+    assert len(state["attempts"]) == 2
+    assert bench.counts()["actor"] == 2
+
+
 async def test_the_whole_state_is_plain_json(bench):
     bench.server.script("critic-m", BAD, GOOD)
     async with bench.agent() as agent:

@@ -65,10 +65,7 @@ def test_the_edge_after_the_evaluator(reason, before, settings):
 
 @pytest.mark.parametrize(("reason", "before", "settings"), TABLE)
 def test_the_edge_names_the_next_node(reason, before, settings):
-    class Runtime:
-        context = Settings(**settings)
-
-    assert route(before, Runtime()) == ("remember" if reason else "reflector")
+    assert route(before, Settings(**settings)) == ("remember" if reason else "reflector")
 
 
 def test_a_second_repetition_ends_the_run():

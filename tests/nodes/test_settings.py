@@ -51,7 +51,10 @@ def test_what_cannot_be_is_refused_in_one_line(values, words):
     assert "\n" not in str(refused.value)
 
 
-def test_a_context_that_is_not_ours_means_the_environment(monkeypatch):
+def test_a_context_that_is_not_ours_means_the_default(monkeypatch):
     monkeypatch.setenv("REFLEXION_MAX_ATTEMPTS", "7")
-    assert [settings_of(context).max_attempts for context in (None, {"max_attempts": 1}, object())] == [7, 7, 7]
-    assert settings_of(Settings(max_attempts=1)).max_attempts == 1
+    default, own = Settings(max_attempts=2), Settings(max_attempts=1)
+    for context in (None, {"max_attempts": 1}, object()):
+        assert settings_of(context, None).max_attempts == 7
+        assert settings_of(context, default) is default
+    assert settings_of(own, default) is own
