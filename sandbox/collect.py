@@ -47,6 +47,9 @@ class Collection:
     has_check: bool
     """There is a `check(candidate)`."""
 
+    check_caller: str
+    """A `test_*` function that does nothing but lead to `check`, and is no test beside it; empty for none."""
+
     names: frozenset[str]
     """Every name that is read anywhere in the file."""
 
@@ -78,6 +81,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
         statements=statements,
         calls_check=rewriter.calls_check,
         has_check=any(_is_check(node) for node in tree.body),
+        check_caller=rewriter.check_caller,
         names=names,
     )
 
@@ -98,6 +102,11 @@ def check_tests(tests: str) -> int:
 
 def _is_check(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1
+
+
+def _calls_check(node: ast.stmt) -> bool:
+    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return not _asserts(node) and any(ast.unparse(call.func) == "check" for call in calls)
 
 
 def _asserts(node: ast.AST) -> bool:
@@ -134,8 +143,10 @@ class _Rewriter(ast.NodeTransformer):
         self._own_test = True
         self._parameter: str | None = None
         functions = [node for node in tree.body if isinstance(node, _Function)]
-        self._test_functions = {node.name for node in functions if node.name.startswith("test")}
         self._check = any(_is_check(node) for node in tree.body)
+        tests = [node for node in functions if node.name.startswith("test")]
+        self.check_caller = next((node.name for node in tests if self._check and _calls_check(node)), "")
+        self._test_functions = {node.name for node in tests} - {self.check_caller}
         self._asserting = {node.name for node in functions if _asserts(node)} - self._test_functions
         self._asserting -= {"check"} if self._check else set()
 
@@ -172,7 +183,8 @@ class _Rewriter(ast.NodeTransformer):
             if not _asserts(node):
                 self._number("check", "check")
         elif self._parameter is None:
-            if self._own_test and node.name.startswith("test") and not _is_skipped(node):
+            is_test = node.name.startswith("test") and node.name != self.check_caller
+            if self._own_test and is_test and not _is_skipped(node):
                 self._number(node.name, "function", node.name)
             self._own_test = False
         self.generic_visit(node)
@@ -199,7 +211,7 @@ class _Rewriter(ast.NodeTransformer):
         called = ast.unparse(node.value.func)
         if called in self._test_functions or called.startswith(_QUIET):
             return ast.Pass()
-        if self._check and called == "check":
+        if self._check and called in ("check", self.check_caller):
             self.calls_check = True
         if called in self._asserting:
             return self._guarded(self._number(self._shown(node.value)), [node])

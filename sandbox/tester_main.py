@@ -96,12 +96,10 @@ class _Run:
     def _check(self) -> str:
         why = ""
         try:
-            candidate = self._namespace[self._entry]
-        except KeyError:
-            why = f"the code does not define {self._entry!r}" if self._entry else "the code defines no function"
-        try:
-            if not why:
-                self._namespace["check"](candidate)
+            if self._collection.check_caller:
+                self._namespace[self._collection.check_caller]()
+            else:
+                self._namespace["check"](self._candidate())
         except wire.PeerGone:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
@@ -111,6 +109,13 @@ class _Run:
                 self._judge.passed(number)
         self._judge.why_not_run = why
         return why
+
+    def _candidate(self) -> Any:
+        try:
+            return self._namespace[self._entry]
+        except KeyError:
+            what = repr(self._entry) if self._entry else "a function"
+            raise NameError(f"the code does not define {what}") from None
 
     def _function(self, name: str) -> Callable[[], None]:
         return lambda: _call_test(self._defined(name))

@@ -197,7 +197,7 @@ return started""",
     "start",
     [
         'subprocess.Popen(["sleep", "600"])',
-        'subprocess.Popen(["sleep", "600"], start_new_session=True)',
+        'subprocess.Popen(["setsid", "sleep", "600"])',
         'os.system("sleep 600 &")',
         'os.posix_spawn("/bin/sleep", ["sleep", "600"], {})',
         'multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()',
