@@ -209,6 +209,7 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             budget_usd=settings.budget_usd,
             budget_tokens=settings.budget_tokens,
             deadline=deadline,
+            clock=time.monotonic,
         ),
         emit=emit,
         store=runtime.store,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import langchain_openai  # noqa: F401 - its import must not count as a run's time
+
 from reflexion.graphs import Reflexion, Settings, open_reflexion
 from reflexion.models import ConnectionSettings
 from reflexion.testing import FakeOpenAI

@@ -29,16 +29,26 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("limit", ["25", None])
+ALL = {"actor": 12, "critic": 12, "reflector": 11, "planner": 11}
+
+
 @pytest.mark.parametrize("how", ["run", "graph"])
-def test_a_constant_score_takes_exactly_the_attempts_allowed_whatever_langgraphs_default(bench, limit, how):
-    environment = {k: v for k, v in os.environ.items() if k != "LANGGRAPH_DEFAULT_RECURSION_LIMIT"}
-    if limit:
-        environment["LANGGRAPH_DEFAULT_RECURSION_LIMIT"] = limit
+def test_a_constant_score_takes_exactly_the_attempts_allowed_where_langgraphs_default_is_25(bench, how):
+    environment = os.environ | {"LANGGRAPH_DEFAULT_RECURSION_LIMIT": "25"}
     arguments = [sys.executable, "-c", SCRIPT, bench.server.base_url, how, bench.url]
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("max_attempts\n", "")
-    assert bench.counts() == {"actor": 12, "critic": 12, "reflector": 11, "planner": 11}
+    assert bench.counts() == ALL
+
+
+@pytest.mark.parametrize("how", ["run", "graph"])
+async def test_a_constant_score_takes_exactly_the_attempts_allowed(bench: Bench, how):
+    async with bench.agent(max_attempts=12) as agent:
+        if how == "run":
+            await agent.run("Sum a list.", thread="t")
+        else:
+            await agent.graph.ainvoke({"task": "Sum a list."}, {"configurable": {"thread_id": "t"}})
+    assert bench.counts() == ALL
 
 
 @pytest.mark.parametrize(("limit", "attempts"), [(5, 1), (8, 1), (9, 2), (10, 2), (13, 3)])

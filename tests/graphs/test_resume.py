@@ -37,12 +37,14 @@ def kill_in(bench: Bench, node: str) -> None:
     bench.server.release(f"{node}-m")
 
 
-@pytest.mark.parametrize("node", NODES)
-@pytest.mark.parametrize("how", ["task", "none"])
+@pytest.mark.parametrize(
+    ("node", "how"), [*((node, "task") for node in NODES), *((node, "none") for node in ("recall", "planner"))]
+)
 def test_a_killed_run_goes_on_from_its_last_checkpoint(server, sqlite_url, node, how):
     check(Bench(server, sqlite_url), node, how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", NODES)
 def test_a_killed_run_goes_on_in_postgresql(server, postgres_url, node):
     check(Bench(server, postgres_url), node, "task")

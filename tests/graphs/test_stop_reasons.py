@@ -1,6 +1,7 @@
 """Every reason of the closed list, reached in a run: the best attempt comes back and nothing is paid for in vain."""
 
 import asyncio
+import time
 from decimal import Decimal
 from importlib import import_module
 from typing import get_args
@@ -121,21 +122,45 @@ async def test_a_budget_in_dollars(bench):
 
 
 async def test_a_deadline_ends_the_call_in_flight(bench):
-    bench.server.script("critic-m", BAD)
-    bench.server.script("actor-m", "first", Reply(hang=True))
-    result = await run(bench, deadline_s=1.5)
-    assert (result.stop_reason, result.answer, result.score) == ("deadline", "first", 0.4)
-    assert result.usage.by_role["actor"].requests == 2
+    bench.server.default("actor-m", Reply(hang=True))
+    result = await run(bench, deadline_s=2)
+    assert (result.stop_reason, result.answer) == ("deadline", "")
+    assert bench.counts() == {"actor": 1, "critic": 0, "reflector": 0, "planner": 0}
+    assert result.usage.requests == 1
+
+
+async def test_a_deadline_that_is_over_returns_the_best_attempt_and_asks_nobody(bench, monkeypatch):
+    class Clock:
+        ahead = 0.0
+
+        def monotonic(self):
+            return time.monotonic() + self.ahead
+
+    clock = Clock()
+
+    def slow(_):
+        clock.ahead += 1000
+        return "1. Look at the empty list."
+
+    monkeypatch.setattr(import_module("reflexion.nodes.turn"), "time", clock)
+    bench.server.default("planner-m", slow)
+    result = await run(bench, deadline_s=500)
+    assert (result.stop_reason, result.answer, result.score) == ("deadline", "answer 1", 0.4)
+    assert bench.counts() == {"actor": 1, "critic": 1, "reflector": 1, "planner": 1}
 
 
 @pytest.mark.parametrize("part", ["evaluator", "actor"])
 async def test_a_deadline_ends_the_callers_own_code_too(bench, part):
+    async def at_once(_):
+        return "done"
+
     async def for_ever(_):
         await asyncio.Event().wait()
 
-    result = await run(bench, own={part: for_ever}, deadline_s=0.3)
-    assert result.stop_reason == "deadline"
-    assert result.answer == ("answer 1" if part == "evaluator" else "")
+    own = {"actor": at_once} | {part: for_ever}
+    result = await run(bench, own=own, deadline_s=0.5)
+    assert (result.stop_reason, result.score) == ("deadline", None)
+    assert result.answer == ("done" if part == "evaluator" else "")
 
 
 NO_VERDICTS = ["I can't evaluate that.", Reply(None, refusal="No."), "", '{"reflection": {"flaws": []}}']

@@ -1,7 +1,7 @@
 """Merging and comparing attempts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion.nodes.attempts import merge_attempts, passes, same_answer
@@ -12,6 +12,7 @@ PARTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(PARTS, PARTS)
 def test_merging_a_delta_again_changes_nothing(old, new):
     once = merge_attempts(merge_attempts(None, old), new)
@@ -52,11 +53,13 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 JSON = st.recursive(st.none() | st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner))
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_plain_text_is_kept_as_it_is(value):
     assert plain(value) == value
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=())))
 def test_whatever_a_model_writes_can_be_stored(text):
     assert "\0" not in plain(text)
