@@ -6,12 +6,15 @@ that runs them counts again; a test that was collected and did not report is not
 """
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
+
+from reflexion.sandbox.rewrite import guarded, spelled_out
 
 Kind = Literal["statement", "function", "method", "check"]
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SWAPPED = {"Eq", "Is"}
+_RAISES = ("pytest.raises", "raises(", "pytest.warns", "self.assertRaises")
 _QUIET = ("unittest.main", "pytest.main", "sys.exit", "exit", "quit", "unittest.TextTestRunner")
 
 
@@ -98,6 +101,12 @@ def check_tests(tests: str) -> int:
             "there is no test in the text: add an assert, a function `test_…`, or `check(candidate)` with asserts"
         )
     return count
+
+
+def _must_not_be_reached(node: ast.AST) -> bool:
+    if isinstance(node, ast.Raise):
+        return node.exc is not None and ast.unparse(node.exc).startswith("AssertionError")
+    return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
 
 
 def _is_check(node: ast.stmt) -> bool:
@@ -214,50 +223,40 @@ class _Rewriter(ast.NodeTransformer):
         if self._check and called in ("check", self.check_caller):
             self.calls_check = True
         if called in self._asserting:
-            return self._guarded(self._number(self._shown(node.value)), [node])
+            return guarded(self._number(self._shown(node.value)), [node])
         return node
+
+    def _compound(self, node: ast.Try | ast.If | ast.For | ast.While) -> ast.stmt:
+        """Take `try: f(-1); assert False` as one test: that assert is passed by not being reached."""
+        return self._whole(node) if any(_must_not_be_reached(inner) for inner in ast.walk(node)) else self._parts(node)
+
+    visit_Try = visit_If = visit_For = visit_While = _compound  # noqa: N815 - the names `NodeTransformer` calls
+
+    def visit_With(self, node: ast.With) -> ast.stmt:
+        raises = any(ast.unparse(item.context_expr).startswith(_RAISES) for item in node.items)
+        return self._whole(node) if raises else self._parts(node)
+
+    def _parts(self, node: ast.stmt) -> ast.stmt:
+        self.generic_visit(node)
+        return node
+
+    def _whole(self, node: ast.stmt) -> ast.stmt:
+        if not self._own_test:
+            return self._parts(node)
+        number = self._number(" ".join(self._shown_lines(node)))
+        self._own_test = False
+        self.generic_visit(node)
+        self._own_test = True
+        return guarded(number, [node])
+
+    def _shown_lines(self, node: ast.stmt) -> Iterator[str]:
+        copy = ast.parse(ast.unparse(node))
+        if self._parameter:
+            copy = _Renamed(self._parameter, self._entry).visit(copy)
+        lines = ast.unparse(copy).split("\n")
+        yield from (line.strip() + ("" if line.endswith(":") or line is lines[-1] else ";") for line in lines)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         shown = f"assert {self._shown(node.test)}"
-        body = _spelled_out(node, shown)
-        return self._guarded(self._number(shown), body) if self._own_test else body
-
-    def _guarded(self, number: int, body: list[ast.stmt]) -> ast.stmt:
-        made = ast.parse(
-            f"try:\n    _judge.begin({number})\n    _judge.passed({number})\n"
-            f"except BaseException as _judge_error:\n    _judge.failed({number}, _judge_error)"
-        ).body[0]
-        guard = cast("ast.Try", made)
-        guard.body[1:1] = body
-        return guard
-
-
-def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
-    """Write an assert as statements that keep both sides, to say what came out and what was wanted."""
-    test, message = node.test, node.msg or ast.Constant(None)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        sides = [("_judge_left", test.left), ("_judge_right", test.comparators[0])]
-        compared = ast.Compare(_read("_judge_left"), test.ops, [_read("_judge_right")])
-        operator = type(test.ops[0]).__name__
-        values = ["_judge_left", "_judge_right"]
-        constant = [isinstance(side, ast.Constant) for _, side in sides]
-        if operator in _SWAPPED and constant == [True, False]:  # as in `3 == f(1)`
-            values.reverse()
-        condition: ast.expr = compared
-    else:
-        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-        sides = [("_judge_left", cast("ast.UnaryOp", test).operand if negated else test)]
-        operator, values = ("false" if negated else "true"), ["_judge_left"]
-        condition = ast.UnaryOp(ast.Not(), _read("_judge_left")) if negated else _read("_judge_left")
-    failure = ast.Call(
-        ast.Attribute(_read("_judge"), "failure", ast.Load()),
-        [ast.Constant(shown), ast.Constant(operator), message, *(_read(name) for name in values)],
-        [],
-    )
-    statements: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in sides]
-    statements.append(ast.If(ast.UnaryOp(ast.Not(), condition), [ast.Raise(failure)], []))
-    return [ast.copy_location(statement, node) for statement in statements]
-
-
-def _read(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
+        body = spelled_out(node, shown)
+        return guarded(self._number(shown), body) if self._own_test else body

@@ -111,7 +111,7 @@ class Mirror(metaclass=MirrorMeta):
 class Handle(Mirror):
     """A stand-in whose original is no plain data."""
 
-    __mirror__: Any = None
+    __mirror__ = None  # without an annotation: the originals have `__annotations__` of their own
 
     def __eq__(self, other: object) -> Any:
         if self is other:

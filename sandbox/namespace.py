@@ -117,11 +117,18 @@ def reader(peer: Peer, names: Iterable[str], entry: str, read_by_tests: frozense
     subjects = read_by_tests & defined
     replaced = frozenset((entry,)) if entry or not subjects <= BUILTINS else subjects
 
+    known: dict[str, Any] = {}
+
     def read(name: str) -> Any:
+        if name in known:
+            return known[name]
         wanted = entry if name == "candidate" and entry and name not in defined else name
         if wanted not in defined or (wanted in BUILTINS and wanted not in replaced):
             raise KeyError(name)
-        return peer.request("get", MODULE_OF_CANDIDATE, wanted)
+        value = peer.request("get", MODULE_OF_CANDIDATE, wanted)
+        if isinstance(value, (type, types.FunctionType)):
+            known[name] = value  # what is defined once need not be asked for at each call
+        return value
 
     return read
 

@@ -47,6 +47,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "del": delattr,
     "equal": _is_same,
     "contains": _holds,
+    "__getitem__": operator.getitem,  # of classes too, as in `Box[int]`
     "plain": _plain_content,
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,

@@ -88,6 +88,10 @@ def test_what_holds_itself_is_refused():
 CODE = '''
 import asyncio, collections, datetime, enum, functools, math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 class EmptyError(ValueError):
     def __init__(self, text, code):
@@ -200,6 +204,10 @@ def day(): return datetime.date(2020, 1, 2)
 def read_all(file): return [line.strip() for line in file]
 def big(): return 2 ** 10_000
 def lone(): return "\\ud800"
+def folder(): return Path("a") / "b"
+class Box(Generic[T]):
+    def __init__(self, value: T): self.value = value
+def typed(x: int) -> str: return str(x)
 '''
 
 TESTS = """
@@ -369,6 +377,10 @@ assert big() == 2 ** 10_000
 assert lone() == "\\ud800"
 assert divide(1, 3) == pytest.approx(0.3333333)
 assert math.pi > 3
+import pathlib
+assert folder() == pathlib.Path("a/b")
+assert Box[int](3).value == 3
+assert typed.__annotations__ == {"x": int, "return": str}
 class StackCase(unittest.TestCase):
     def setUp(self):
         self.s = Stack([1])

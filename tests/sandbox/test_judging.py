@@ -88,6 +88,22 @@ assert not add(1, 0)
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         ("import solution\nassert solution.add(1, 1) == 2", ["assert solution.add(1, 1) == 2"]),
         ("if __name__ == '__main__':\n    assert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
+        (
+            "try:\n    add(1, None)\n    assert False, 'no error'\nexcept TypeError:\n    pass",
+            ["try: add(1, None); assert False, 'no error'; except TypeError: pass"],
+        ),
+        (
+            "def check(f):\n    try: f(1, None)\n    except TypeError as e: assert 'int' in str(e)\n    else: assert 0",
+            ["try: add(1, None); except TypeError as e: assert 'int' in str(e); else: assert 0"],
+        ),
+        (
+            "for n in range(3):\n    if add(n, 1) != n + 1:\n        raise AssertionError(n)",
+            ["for n in range(3): if add(n, 1) != n + 1: raise AssertionError(n)"],
+        ),
+        (
+            "from pytest import raises\nwith raises(TypeError):\n    add(1, None)",
+            ["with raises(TypeError): add(1, None)"],
+        ),
         (UNITTEST, ["AddCase.test_a"]),
         (PYTEST, ["test_a", "test_b"]),
     ],
