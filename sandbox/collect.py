@@ -150,6 +150,7 @@ class _Rewriter(ast.NodeTransformer):
         self.calls_check = False
         self._entry = entry
         self._own_test = True
+        self._barred = False
         self._parameter: str | None = None
         functions = [node for node in tree.body if isinstance(node, _Function)]
         self._check = any(_is_check(node) for node in tree.body)
@@ -228,7 +229,16 @@ class _Rewriter(ast.NodeTransformer):
 
     def _compound(self, node: ast.Try | ast.If | ast.For | ast.While) -> ast.stmt:
         """Take `try: f(-1); assert False` as one test: that assert is passed by not being reached."""
-        return self._whole(node) if any(_must_not_be_reached(inner) for inner in ast.walk(node)) else self._parts(node)
+        inside = list(ast.walk(node))
+        barred = [inner for inner in inside if _must_not_be_reached(inner)]
+        asserts = [inner for inner in inside if isinstance(inner, ast.Assert) and inner not in barred]
+        defines = any(isinstance(inner, (*_Function, ast.ClassDef)) for inner in inside)
+        if barred and not defines and (isinstance(node, ast.Try) or not asserts):
+            return self._whole(node)
+        outer, self._barred = self._barred, self._barred or bool(barred)
+        self._parts(node)
+        self._barred = outer
+        return node
 
     visit_Try = visit_If = visit_For = visit_While = _compound  # noqa: N815 - the names `NodeTransformer` calls
 
@@ -259,4 +269,6 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         shown = f"assert {self._shown(node.test)}"
         body = spelled_out(node, shown)
-        return guarded(self._number(shown), body) if self._own_test else body
+        # Among other asserts it is no test, but an error of the file where it is reached.
+        is_test = self._own_test and not (self._barred and _must_not_be_reached(node))
+        return guarded(self._number(shown), body) if is_test else body
