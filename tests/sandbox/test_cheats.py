@@ -172,15 +172,10 @@ async def test_the_honest_solution_passes(tests):
 
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_no_cheat_passes(cheat):
-    every_shape = (ASSERTS, UNITTEST + CHECK)
-    for verdict in await asyncio.gather(*(judged(CHEATS[cheat], tests) for tests in every_shape)):
-        assert verdict.state in {"ran", "candidate_failed", "crashed"}, verdict
-        assert not verdict.passed
-        assert not any(result.passed for result in verdict.results), verdict.results
-
-
-async def judged(code, tests):
-    return await judge(code, tests, entry="volume_cube" if "check" in tests else None, limits=PATIENT)
+    verdict = await judge(CHEATS[cheat], ASSERTS + UNITTEST + CHECK, entry="volume_cube", limits=PATIENT)
+    assert verdict.state in {"ran", "candidate_failed", "crashed"}, verdict
+    assert not verdict.passed
+    assert not any(result.passed for result in verdict.results), verdict.results
 
 
 TOLERANT = {
@@ -222,7 +217,7 @@ async def test_an_object_that_agrees_with_anything_passes_no_tolerant_test(tests
     if tests == TOLERANT["length of a difference"]:
         cheats = [f"{code}\ndel Y.__bool__" for code in cheats]
     honest = "def root(n): return " + ("[3]" if tests.startswith("assert 3 in") else "round(n ** (1 / 3), 9)")
-    first, second, right = await asyncio.gather(*(judged(code, tests) for code in (*cheats, honest)))
+    first, second, right = await asyncio.gather(*(judge(code, tests, limits=PATIENT) for code in (*cheats, honest)))
     assert [(verdict.state, verdict.passed) for verdict in (first, second)] == [("ran", False)] * 2
     assert right.passed, right
 
