@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator
 from itertools import islice
 
+from reflexion.sandbox import parse
+
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w.+-]*)[^\n`]*$")
 _PYTHON_TAGS = {"", "py", "py3", "python", "python3"}
 _STARTS = re.compile(r"^(?:async def|def|class|import|from|@)\b|^@")
@@ -37,7 +39,7 @@ def extract_code(answer: str) -> str:
 
 def _parse(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -16,7 +16,7 @@ from reflexion.sandbox.records import Limits
 
 MODULES = (
     *("syscalls", "lockdown", "wire", "mirror", "objects", "peer", "candidate_main"),
-    *("rewrite", "collect", "outcome", "namespace", "pytest_shim", "tester_main"),
+    *("parsing", "rewrite", "collect", "outcome", "namespace", "pytest_shim", "tester_main"),
 )
 """What a child is given, each after those it imports; a child sees no installed package."""
 

@@ -6,10 +6,12 @@ that runs them counts again; a test that was collected and did not report is not
 """
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from reflexion.sandbox.parsing import parse
 from reflexion.sandbox.rewrite import guarded, spelled_out
 
 Kind = Literal["statement", "function", "method", "check"]
@@ -68,7 +70,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
         TestsInvalid: the text is no Python.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         at = f"line {line}: " if line else ""
@@ -175,10 +177,11 @@ class _Rewriter(ast.NodeTransformer):
         return len(self.tests) - 1
 
     def _shown(self, node: ast.expr) -> str:
-        copy = ast.parse(ast.unparse(node), mode="eval").body
-        if self._parameter:
-            copy = _Renamed(self._parameter, self._entry).visit(copy)
-        return ast.unparse(copy)
+        return ast.unparse(self._renamed(node))
+
+    def _renamed(self, node: ast.AST) -> ast.AST:
+        copied = copy.deepcopy(node)
+        return _Renamed(self._parameter, self._entry).visit(copied) if self._parameter else copied
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         return self._function(node)
@@ -260,10 +263,7 @@ class _Rewriter(ast.NodeTransformer):
         return guarded(number, [node])
 
     def _shown_lines(self, node: ast.stmt) -> Iterator[str]:
-        copy = ast.parse(ast.unparse(node))
-        if self._parameter:
-            copy = _Renamed(self._parameter, self._entry).visit(copy)
-        lines = ast.unparse(copy).split("\n")
+        lines = ast.unparse(self._renamed(node)).split("\n")
         yield from (line.strip() + ("" if line.endswith(":") or line is lines[-1] else ";") for line in lines)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:

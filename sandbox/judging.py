@@ -11,6 +11,7 @@ from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
 from reflexion.sandbox.layers import Unavailable, available_layers
 from reflexion.sandbox.pair import Ending, run_pair
+from reflexion.sandbox.parsing import parse
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 _STARVED = 0.2
@@ -79,7 +80,7 @@ def _needs_entry(collection: Collection) -> bool:
 def _last_function(candidate: str) -> str:
     """Name the last function of the candidate, else its last class; one that replaces a builtin only if need be."""
     try:
-        body = ast.parse(candidate).body
+        body = parse(candidate).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]

@@ -3,12 +3,14 @@
 import ast
 from typing import cast
 
+from reflexion.sandbox.parsing import parse
+
 _SWAPPED = {"Eq", "Is"}
 
 
 def guarded(number: int, body: list[ast.stmt]) -> ast.stmt:
     """Write a test as a statement that reports its outcome and never raises."""
-    made = ast.parse(
+    made = parse(
         f"try:\n    _judge.begin({number})\n    _judge.passed({number})\n"
         f"except BaseException as _judge_error:\n    _judge.failed({number}, _judge_error)"
     ).body[0]

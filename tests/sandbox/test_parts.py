@@ -2,13 +2,14 @@
 
 import re
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion.sandbox import syscalls
+from reflexion.sandbox import parse, syscalls
 from reflexion.sandbox.capture import HeadAndTail
 from reflexion.sandbox.disk import holds_more_than
 
@@ -135,3 +136,12 @@ def test_a_folder_is_counted_with_all_below_it(tmp_path):
     assert holds_more_than(str(tmp_path), 50_000)
     assert not holds_more_than(str(tmp_path), 10_000_000)
     assert not holds_more_than(str(tmp_path / "missing"), 1)
+
+
+def test_threads_that_parse_at_once_do_not_disturb_each_other():
+    source = "x = " + "(1 + " * 60 + "1" + ")" * 60 + "\n" + "def f(a): return [a for a in range(3) if a]\n" * 30
+    with ThreadPoolExecutor(8) as pool:
+        trees = list(pool.map(parse, [source] * 200))
+    assert {len(tree.body) for tree in trees} == {31}
+    with pytest.raises(SyntaxError):
+        parse("def f(:")
