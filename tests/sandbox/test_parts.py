@@ -1,7 +1,9 @@
 """The parts that can be tried without a process: the seccomp program, kept output, the count of a folder's content."""
 
+import gc
 import re
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -138,10 +140,25 @@ def test_a_folder_is_counted_with_all_below_it(tmp_path):
     assert not holds_more_than(str(tmp_path / "missing"), 1)
 
 
-def test_threads_that_parse_at_once_do_not_disturb_each_other():
+@pytest.fixture
+def switching_threads():
+    """Let threads take turns while a tree is built: at each of many collections of garbage."""
+
+    def switch(phase, info):
+        time.sleep(0)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(switch)
+    gc.set_threshold(50)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(switch)
+
+
+def test_threads_that_parse_at_once_do_not_disturb_each_other(switching_threads):
     source = "x = " + "(1 + " * 60 + "1" + ")" * 60 + "\n" + "def f(a): return [a for a in range(3) if a]\n" * 30
     with ThreadPoolExecutor(8) as pool:
-        trees = list(pool.map(parse, [source] * 200))
+        trees = list(pool.map(parse, [source] * 400))
     assert {len(tree.body) for tree in trees} == {31}
     with pytest.raises(SyntaxError):
         parse("def f(:")
