@@ -9,6 +9,7 @@ tests. They then judge the first attempt and the returned answer, so that what r
 import argparse
 import ast
 import asyncio
+import contextlib
 import doctest
 import gzip
 import json
@@ -38,10 +39,8 @@ def visible_tests(task: dict[str, Any]) -> list[str]:
         "",
     )
     pairs = _EXAMPLE.findall(docstring)
-    try:
+    with contextlib.suppress(ValueError):  # an example that doctest cannot read either
         pairs += [(e.source.strip(), e.want.strip()) for e in doctest.DocTestParser().get_examples(docstring)]
-    except ValueError:
-        pass  # an example that doctest cannot read either
     tests = []
     for call, value in pairs:
         try:

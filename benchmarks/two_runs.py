@@ -20,8 +20,8 @@ from reflexion.models.embedded import EmbeddedModel, LocalServer
 from reflexion.testing import FakeOpenAI, Reply
 
 HERE = Path(__file__).parent
-TASK = (HERE.parent / "examples" / "task.txt").read_text(encoding="utf-8").strip()
-TESTS = (HERE.parent / "examples" / "tests.py").read_text(encoding="utf-8")
+TASK = "Write rolling_max(numbers), which returns for each position of a list the largest number so far."
+TESTS = HERE.parent / "examples" / "rolling_max.py"
 
 
 def forwarded(embedded: LocalServer) -> Any:
@@ -61,7 +61,7 @@ async def main(task: str, tests: str) -> None:
     with FakeOpenAI(patience_s=600) as recorder, tempfile.TemporaryDirectory() as folder:
         recorder.default(local.model, forwarded(local))
         connection = ConnectionSettings(base_url=recorder.base_url)
-        settings = Settings(model=local.model, threshold=1, max_tokens=1024, temperature=0.7)
+        settings = Settings(model=local.model, threshold=1, max_tokens=1024)
         agent = open_reflexion(settings, connection=connection, database_url=f"sqlite:///{folder}/memory.sqlite")
         async with agent:
             show("first thread", await agent.run(task, tests=tests, thread="first", max_attempts=5))
@@ -76,6 +76,6 @@ async def main(task: str, tests: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default=TASK)
-    parser.add_argument("--tests", default=TESTS)
+    parser.add_argument("--tests", type=Path, default=TESTS)
     given = parser.parse_args()
-    asyncio.run(main(given.task, given.tests))
+    asyncio.run(main(given.task, given.tests.read_text(encoding="utf-8")))

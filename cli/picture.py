@@ -1,6 +1,7 @@
 """Draws a graph as a PNG, on this machine: LangGraph's own way sends it to a public web service."""
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 from langchain_core.runnables.graph import Edge, Graph
@@ -88,7 +89,7 @@ def _left(place: tuple[int, int]) -> tuple[int, int]:
 
 def _line(draw: ImageDraw.ImageDraw, points: list[tuple[int, int]], edge: Edge) -> None:
     """A line with an arrowhead; dashed where the edge is one of several choices."""
-    for start, end in zip(points, points[1:], strict=False):
+    for start, end in pairwise(points):
         if edge.conditional:
             _dashes(draw, start, end)
         else:

@@ -37,13 +37,14 @@ class Request:
 
 def run_task(request: Request) -> int:
     """Run the task and print what came of it; returns the exit code."""
-    result = asyncio.run(_run(request))
+    result, streamed = asyncio.run(_run(request))
     if request.as_json:
         print(json.dumps(result.as_json(), ensure_ascii=False, indent=2))  # noqa: T201
     elif result.failure and not result.attempts:
         print(f"reflexion: {one_line(result.stop_detail)}", file=sys.stderr)  # noqa: T201
     else:
-        print(result.answer)  # noqa: T201
+        if not (streamed and sys.stdout.isatty() and result.answer == result.attempts[-1].answer):
+            print(result.answer)  # noqa: T201
         if not request.quiet:
             print_summary(result, Console())
     return exit_code(result)
@@ -58,7 +59,8 @@ def exit_code(result: Result) -> int:
     return {"model_error": UNREACHABLE, "cancelled": INTERRUPTED}.get(result.stop_reason, NOT_PASSED)
 
 
-async def _run(request: Request) -> Result:
+async def _run(request: Request) -> tuple[Result, bool]:
+    """The result, and whether the terminal has shown the answers while they were written."""
     arguments: dict[str, Any] = {
         "task": sys.stdin.read() if request.task == "-" else request.task,
         "tests": _read_tests(request.tests),
@@ -79,7 +81,7 @@ async def _run(request: Request) -> Result:
     async with agent:
         progress = Progress(Console(stderr=True), shown=not request.quiet, live=not request.as_json)
         progress.notice(agent, chosen=bool(installation.base_url or agent.settings.model))
-        return await _watched(agent, arguments, progress)
+        return await _watched(agent, arguments, progress), progress.live
 
 
 async def _watched(agent: Reflexion, arguments: dict[str, Any], progress: Progress) -> Result:

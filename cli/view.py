@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reflexion.graphs import Reflexion, Result
+from reflexion.prompts.fence import one_line
 
 
 class Progress:
@@ -102,13 +103,13 @@ def print_summary(result: Result, console: Console) -> None:
     for attempt in result.attempts:
         score = "–" if attempt.score is None else f"{attempt.score:.2f}"
         mark = " ✓" if attempt.passed else ""
-        lesson = attempt.reflection or ("" if attempt.passed else _first_line(attempt.feedback))
+        lesson = attempt.reflection or ("" if attempt.passed else one_line(attempt.feedback, 160))
         table.add_row(f"{attempt.number}", f"{score}{mark}", attempt.evaluator, escape(lesson))
     console.print()
     console.print(table)
     usage = result.usage.as_json()
     estimated = " (partly estimated)" if usage["estimated"] else ""
-    lines = [f"stopped: {result.stop_reason} – {_first_line(result.stop_detail)}"]
+    lines = [f"stopped: {result.stop_reason} – {one_line(result.stop_detail, 300)}"]
     if result.advisory:
         lines.append(
             "the score is advisory: the embedded model judged, and it approves nearly everything; "
@@ -122,8 +123,3 @@ def print_summary(result: Result, console: Console) -> None:
     )
     for line in lines:
         console.print(Text(line), highlight=False, soft_wrap=True)
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0] if lines else ""

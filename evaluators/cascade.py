@@ -14,6 +14,13 @@ class Cascade:
     name = "cascade"
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        """Take the evaluators in their order.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not evaluators:
+            raise ValueError("a cascade needs at least one evaluator")
         self._evaluators = evaluators
 
     async def evaluate(self, task: Task, attempt: Attempt) -> Evaluation:

@@ -4,6 +4,9 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
+from itertools import islice
+
+from reflexion.sandbox import parse
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w.+-]*)[^\n`]*$")
 _PYTHON_TAGS = {"", "py", "py3", "python", "python3"}
@@ -36,9 +39,16 @@ def extract_code(answer: str) -> str:
 
 def _parse(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        return parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _closers(lines: list[str], start: int, opened_by: str) -> Iterator[int]:
+    for number in range(start, len(lines)):
+        line = lines[number].strip()
+        if line.startswith(opened_by) and not line.strip(opened_by[0]):
+            yield number
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -50,12 +60,8 @@ def _blocks(text: str) -> Iterator[str]:
         if opening is None:
             at += 1
             continue
-        closers = [
-            number
-            for number in range(at + 1, len(lines))
-            if lines[number].strip().startswith(opening[1]) and not lines[number].strip().strip(opening[1][0])
-        ] or [len(lines)]
-        contents = {number: textwrap.dedent("\n".join(lines[at + 1 : number])) for number in closers[:3]}
+        closers = list(islice(_closers(lines, at + 1, opening[1]), 3)) or [len(lines)]
+        contents = {number: textwrap.dedent("\n".join(lines[at + 1 : number])) for number in closers}
         # A docstring may hold a fence of its own: the first closing line after which the code is whole ends it.
         end = next((number for number, content in contents.items() if _parse(content) is not None), closers[0])
         if opening[2].lower() in _PYTHON_TAGS:

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from reflexion.evaluators.records import Attempt, Evaluation, Task
-from reflexion.evaluators.scores import HIGHEST, LOWEST, read_score
+from reflexion.evaluators.scores import HIGHEST, LOWEST, ScoreError, read_score
 from reflexion.models import ChatClient, Meter, Structure, ask_structured, object_of, strict_schema
 from reflexion.models.errors import ModelError
 from reflexion.models.replies import Reply
@@ -37,12 +37,20 @@ class CriterionVerdict(BaseModel):
 
     @field_validator("score", mode="before")
     @classmethod
-    def _convert(cls, value: Any) -> float | None:
-        return None if value is None else read_score(value)
+    def _readable_or_none(cls, value: Any) -> float | None:
+        try:
+            return read_score(value)
+        except ScoreError:
+            return None
+
+    @field_validator("name", "why", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> str:
+        return "" if value is None else str(value)
 
 
 class CriticVerdict(BaseModel):
-    """A critic's whole reply, its scores converted to 0..1."""
+    """A critic's whole reply, its scores converted to 0..1. Only its own score has to be right; the rest may be odd."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -56,7 +64,12 @@ class CriticVerdict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fold_keys(cls, data: Any) -> Any:
-        return {str(key).strip().lower(): value for key, value in data.items()} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        folded = {str(key).strip().lower(): value for key, value in data.items()}
+        if sum(str(key).strip().lower() == "score" for key in data) > 1:
+            raise ValueError("there is more than one score")
+        return folded
 
     @field_validator("score", mode="before")
     @classmethod
@@ -69,6 +82,11 @@ class CriticVerdict(BaseModel):
         if isinstance(value, list):
             return "; ".join(str(item) for item in value)
         return "" if value is None else str(value)
+
+    @field_validator("criteria", mode="before")
+    @classmethod
+    def _entries(cls, value: Any) -> list[Any]:
+        return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 class Critic:

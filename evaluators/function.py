@@ -2,33 +2,44 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
+from reflexion.models import scrub
+
+KNOWN = frozenset({"answer", "task", "attempt", "inputs", "outputs", "reference_outputs", "run", "example"})
+"""Parameters that are given by name."""
 
 
 class Function:
     """Calls a function and reads its verdict.
 
     The function may be sync (it then runs in a thread) or async. It is given what its parameters ask for:
-    `answer`, `task`, `attempt`, or `inputs`, `outputs` and `reference_outputs` as openevals and LangSmith
-    name them. A single parameter of any other name gets the answer, two get the task and the attempt.
-    It returns a bool, a float in 0..1, an `Evaluation`, or a mapping with `score` and perhaps `comment`.
+    `answer`, `task`, `attempt`, or as openevals and LangSmith name them `inputs`, `outputs`, `reference_outputs`,
+    `run` and `example`. A single parameter of any other name gets the answer, two get the task and the attempt.
+    It returns a bool, a float in 0..1, an `Evaluation`, or a mapping or object with `score` and perhaps `comment`.
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
-        self.name = str(name or getattr(function, "__name__", type(function).__name__))
+        """Look at what the function asks for.
+
+        Raises:
+            TypeError: it asks for what there is not.
+        """
+        inner = getattr(function, "func", function)
+        self.name = str(name or getattr(inner, "__name__", type(inner).__name__))
         self._function = function
-        self._parameters = _parameters(function)
+        self._by_position, self._by_name = _parameters(function, self.name)
 
     async def evaluate(self, task: Task, attempt: Attempt) -> Evaluation:
         """Call the function; whatever it raises, or returns in another form, is no verdict."""
-        keywords, positional = self._arguments(task, attempt)
+        values = _values(task, attempt)
+        positional = [values[name] for name in self._by_position]
+        keywords = {name: values[name] for name in self._by_name}
         try:
-            if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
-                getattr(self._function, "__call__", None)  # noqa: B004 - whether it is async, not whether it is callable
-            ):
+            if _is_async(self._function):
                 verdict = await self._function(*positional, **keywords)
             else:
                 verdict = await asyncio.to_thread(self._function, *positional, **keywords)
@@ -36,51 +47,77 @@ class Function:
                     verdict = await verdict
             return self._read(verdict)
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the run goes on without a verdict
-            reason = f"{self.name} failed: {type(error).__name__}: {error}"
+            reason = f"{self.name} failed: {type(error).__name__}: {scrub(str(error))}"
             return Evaluation(score=None, feedback=reason, evaluator=self.name)
-
-    def _arguments(self, task: Task, attempt: Attempt) -> tuple[dict[str, Any], list[Any]]:
-        known = {
-            "answer": attempt["answer"],
-            "task": task,
-            "attempt": attempt,
-            "inputs": {"task": task.text},
-            "outputs": {"answer": attempt["answer"]},
-            "reference_outputs": None if task.expect is None else {"answer": task.expect},
-        }
-        by_name = {name: known[name] for name in self._parameters if name in known}
-        if by_name:
-            return by_name, []
-        return {}, [attempt["answer"]] if len(self._parameters) == 1 else [task, attempt]
 
     def _read(self, verdict: Any) -> Evaluation:
         match verdict:
             case Evaluation():
                 return verdict
-            case bool() | int() | float():
-                score, comment = float(verdict), ""
-            case {"score": bool() | int() | float() as value, **rest}:
-                score, comment = float(value), str(rest.get("comment") or rest.get("reasoning") or "")
+            case [single]:
+                return self._read(single)
+            case {"score": score}:
+                comment = verdict.get("comment") or verdict.get("reasoning")
+            case object(score=score):
+                comment = getattr(verdict, "comment", None)
             case _:
-                raise TypeError(
-                    f"returned {verdict!r}; a bool, a float in 0..1, an Evaluation or a mapping with a score is needed"
-                )
-        return Evaluation(score=score, feedback=comment, evaluator=self.name)
+                score, comment = verdict, None
+        if score is not None and (isinstance(score, str | bytes) or not hasattr(score, "__float__")):
+            raise TypeError(
+                f"returned {verdict!r}; a bool, a float in 0..1, an Evaluation or a mapping with a score is needed"
+            )
+        if verdict is None:
+            raise TypeError("returned None, which is no verdict")
+        number = None if score is None else float(score)
+        return Evaluation(score=number, feedback=str(comment or ""), evaluator=self.name)
 
 
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    """Names of the parameters that have to be given, or that we know how to give."""
-    wanted = {"answer", "task", "attempt", "inputs", "outputs", "reference_outputs"}
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - whether it is async, not whether it is callable
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _values(task: Task, attempt: Attempt) -> dict[str, Any]:
+    inputs, outputs = {"task": task.text}, {"answer": attempt["answer"]}
+    reference = None if task.expect is None else {"answer": task.expect}
+    return {
+        "answer": attempt["answer"],
+        "task": task,
+        "attempt": attempt,
+        "inputs": inputs,
+        "outputs": outputs,
+        "reference_outputs": reference,
+        "run": SimpleNamespace(inputs=inputs, outputs=outputs),
+        "example": SimpleNamespace(inputs=inputs, outputs=reference),
+    }
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[Sequence[str], Sequence[str]]:
+    """What to give by position, and what by name.
+
+    Raises:
+        TypeError: nothing that we have fits.
+    """
     kinds = inspect.Parameter
-    signature = inspect.signature(function)
-    names = [
-        p.name
-        for p in signature.parameters.values()
-        if p.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD} and (p.default is kinds.empty or p.name in wanted)
-    ]
-    if any(p.kind is kinds.VAR_KEYWORD for p in signature.parameters.values()) and not set(names) & wanted:
-        names += ["inputs", "outputs", "reference_outputs"]
-    return names
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some functions written in C have none
+        return ["answer"], []
+    open_ended = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
+    parameters = [p for p in parameters if p.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}]
+    required = [p for p in parameters if p.default is kinds.empty]
+    known = [p for p in parameters if p.name in KNOWN]
+    if all(p.name in KNOWN for p in required) and (known or open_ended):
+        by_position = [p.name for p in known if p.kind is kinds.POSITIONAL_ONLY]
+        by_name = [p.name for p in known if p.kind is not kinds.POSITIONAL_ONLY]
+        return by_position, by_name or (["inputs", "outputs", "reference_outputs"] if not known else [])
+    places = [p for p in required if p.kind is not kinds.KEYWORD_ONLY]
+    if len(places) == len(required) and len(places) in {1, 2} and not any(p.name in KNOWN for p in required):
+        return (["answer"], []) if len(places) == 1 else (["task", "attempt"], [])
+    raise TypeError(
+        f"the evaluator {name} has parameters ({', '.join(p.name for p in parameters)}); it may have one (the answer), "
+        f"two (task and attempt), or any of {', '.join(sorted(KNOWN))}"
+    )
 
 
 def as_evaluator(given: Evaluator | Callable[..., Any]) -> Evaluator:
@@ -89,6 +126,8 @@ def as_evaluator(given: Evaluator | Callable[..., Any]) -> Evaluator:
     Raises:
         TypeError: it is neither.
     """
+    if isinstance(given, type):
+        raise TypeError(f"{given.__name__} is a class; an evaluator is one of its instances: {given.__name__}()")
     if isinstance(given, Evaluator):
         return given
     if callable(given):

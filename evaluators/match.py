@@ -1,22 +1,28 @@
 """Compares an answer with what was expected."""
 
+import asyncio
 import json
 import math
 import re
-import string
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import regex  # type: ignore[import-untyped]
+
+from reflexion.evaluators.read_numbers import numbers
 from reflexion.evaluators.records import Attempt, Evaluation, Task
-from reflexion.evaluators.scores import ScoreError
 
 _FINAL = re.compile(
-    r"^[\s*_#>-]*(?:final\s+answer|answer|antwort)\s*[:=]?[*_]*\s*[:=]\s*(.+?)\s*$",
+    r"^[ \t*_#>-]*(?:the[ \t]+)?(?:(?:final|endgültige)[ \t]+)?(?:answer|antwort)[ \t*_]*[:=][*_]*\s*(\S.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBER = re.compile(r"[-+−]?\d[\d,  ]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+−]?\.\d+")
-_FENCE = re.compile(r"```[\w-]*\s*\n(.*?)```", re.DOTALL)
+_BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
+
+PATTERN_TIMEOUT_S = 2.0
+"""How long a pattern may search. Some need longer than the universe has."""
 
 
 class ExpectError(ValueError):
@@ -30,8 +36,8 @@ class Expectation:
     kind: str
     """`exact`, `number`, `regex` or `json_schema`."""
     value: Any
-    tolerance: float = 1e-6
-    """For numbers: the largest absolute difference, or relative to the expected number where that is larger."""
+    tolerance: float | None = None
+    """For numbers: the largest absolute difference; None for a millionth of the expected number."""
 
 
 def read_expectation(expect: Any) -> Expectation:
@@ -47,7 +53,7 @@ def read_expectation(expect: Any) -> Expectation:
     if isinstance(expect, bool):
         return Expectation("exact", str(expect))
     if isinstance(expect, int | float):
-        return Expectation("number", float(expect))
+        return _number(expect, None)
     if isinstance(expect, dict):
         return _of_object(expect)
     if not isinstance(expect, str) or not expect.strip():
@@ -88,21 +94,27 @@ def _of_object(expect: dict[str, Any]) -> Expectation:
 
 def _regex(pattern: str) -> Expectation:
     try:
-        re.compile(pattern)
-    except re.error as error:
+        regex.compile(pattern)
+    except regex.error as error:
         raise ExpectError(f"expect re: {pattern!r} is no regular expression: {error}") from error
     return Expectation("regex", pattern)
 
 
 def _number(number: Any, tolerance: Any) -> Expectation:
     try:
-        wanted = float(number)
-        allowed = 1e-6 if tolerance is None else float(tolerance)
-    except (TypeError, ValueError) as error:
+        wanted = _real(number)
+        allowed = None if tolerance is None else _real(tolerance)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ExpectError(f"expect num: {number!r} ± {tolerance!r} is no number; {_FORMS}") from error
-    if not math.isfinite(wanted) or not allowed >= 0:
+    if not math.isfinite(wanted) or not (allowed is None or allowed >= 0):
         raise ExpectError(f"expect num: {number!r} ± {tolerance!r}: the number has to be finite, the tolerance >= 0")
     return Expectation("number", wanted, allowed)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError("a bool is no number")
+    return float(value)
 
 
 def _json_schema(schema: Any) -> Expectation:
@@ -117,15 +129,40 @@ def _json_schema(schema: Any) -> Expectation:
 
 
 def final_answer(answer: str) -> str:
-    """What follows the last `Answer:` line, or the whole answer where there is none."""
+    """What follows the last `Answer:`, the last `\\boxed{…}` in it or anywhere, else the whole answer."""
     found = _FINAL.findall(answer)
-    return found[-1].strip("*_` ") if found else answer.strip()
+    final = found[-1] if found else answer
+    boxed = _BOXED.findall(final)
+    return (boxed[-1] if boxed else final).strip("*_`$ \t\r\n") if found or boxed else answer.strip()
+
+
+_OPERATOR = re.compile(r"[+*/^=<>|&%]")
+_UNWANTED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # of thousands
+        (r"[.:](?!\d)|(?<=[^\W\d])[.:]", ""),  # but not a decimal point or a time
+        (r"-(?![\w(.])|(?<=[^\W\d])-(?=[^\W\d])", " "),  # but not a minus sign
+        (r",", " "),
+        (r"[!\"'’‘“”„«»`;?\\_$…]", ""),
+    )
+)
+_BRACKETS = re.compile(r"[()\[\]{}]")
+_ARTICLE = re.compile(r"\b(?:a|an|the) (?=\S)")
 
 
 def normalise(text: str) -> str:
-    """Lower case, without punctuation, articles and doubled spaces (as the SQuAD evaluation does)."""
-    text = "".join(c for c in text.lower() if c not in string.punctuation)
-    return " ".join(re.sub(r"\b(?:a|an|the)\b", " ", text).split())
+    """Lower case, without punctuation, articles and doubled spaces, as the SQuAD evaluation does.
+
+    Unlike there, what changes a number or a formula stays: decimal points, minus signs, operators, and brackets
+    beside operators; so does an article at the end, which is then the name of a choice.
+    """
+    text = unicodedata.normalize("NFC", text).casefold().replace("−", "-")
+    for pattern, instead in _UNWANTED:
+        text = pattern.sub(instead, text)
+    if not _OPERATOR.search(text):
+        text = _BRACKETS.sub("", text)
+    return _ARTICLE.sub("", " ".join(text.split()))
 
 
 class Match:
@@ -139,7 +176,11 @@ class Match:
             expected = read_expectation(task.expect)
         except ExpectError as error:
             return Evaluation(score=None, feedback=str(error), evaluator=self.name)
-        problems = _COMPARE[expected.kind](expected, attempt["answer"])
+        try:
+            problems = await asyncio.to_thread(_COMPARE[expected.kind], expected, attempt["answer"])
+        except TimeoutError:
+            reason = f"the pattern {expected.value!r} searched for more than {PATTERN_TIMEOUT_S:g} s; simplify it"
+            return Evaluation(score=None, feedback=reason, evaluator=self.name)
         return Evaluation(
             score=0.0 if problems else 1.0,
             feedback="\n".join(problems) or "as expected",
@@ -150,35 +191,25 @@ class Match:
 
 def _exact(expected: Expectation, answer: str) -> list[str]:
     final = final_answer(answer)
-    wanted, got = str(expected.value), normalise(final)
-    same = got == normalise(wanted) if normalise(wanted) else final == wanted.strip()
+    wanted = str(expected.value).strip()
+    same = normalise(final) == normalise(wanted) if normalise(wanted) else final == wanted
     return [] if same else [f"{final[:200]!r} is not the expected answer"]
 
 
 def _numeric(expected: Expectation, answer: str) -> list[str]:
-    try:
-        got = last_number(final_answer(answer))
-    except ScoreError as error:
-        return [str(error)]
-    close = math.isclose(got, expected.value, rel_tol=expected.tolerance, abs_tol=expected.tolerance)
-    return [] if close else [f"{got:g} is not the expected number"]
-
-
-def last_number(text: str) -> float:
-    """The last number of a text, thousands separators allowed.
-
-    Raises:
-        ScoreError: there is none.
-    """
-    found = _NUMBER.findall(text)
+    found = list(numbers(final_answer(answer)))
     if not found:
-        raise ScoreError(f"{text[:200]!r} holds no number")
-    return float(re.sub(r"[,  ]", "", found[-1]).replace("−", "-"))
+        return [f"{final_answer(answer)[:200]!r} holds no number"]
+    tolerance = abs(expected.value) * 1e-6 if expected.tolerance is None else expected.tolerance
+    # A hair more, since 3.15 - 3.14 is not quite 0.01.
+    close = math.isclose(found[-1], expected.value, rel_tol=1e-12, abs_tol=max(tolerance * (1 + 1e-9), 1e-12))
+    return [] if close else [f"{found[-1]:g} is not the expected number"]
 
 
 def _pattern(expected: Expectation, answer: str) -> list[str]:
-    if re.search(expected.value, final_answer(answer)) or re.search(expected.value, answer):
-        return []
+    for text in (final_answer(answer), answer):
+        if regex.search(expected.value, text, timeout=PATTERN_TIMEOUT_S, concurrent=True):
+            return []
     return [f"the answer does not match the pattern {expected.value}"]
 
 
@@ -187,7 +218,7 @@ def _structure(expected: Expectation, answer: str) -> list[str]:
     text = fenced[-1] if fenced else final_answer(answer)
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [f"the answer is not JSON: {error}"]
     errors = sorted(_validator(json.dumps(expected.value)).iter_errors(value), key=lambda e: list(map(str, e.path)))
     return [f"{error.json_path}: {error.message[:200]}" for error in errors[:10]]
@@ -196,8 +227,9 @@ def _structure(expected: Expectation, answer: str) -> list[str]:
 @lru_cache(maxsize=16)
 def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to import, rarely needed
+    from referencing import Registry  # noqa: PLC0415 - an empty one, so that no `$ref` makes us fetch an address
 
-    return Draft202012Validator(json.loads(schema))
+    return Draft202012Validator(json.loads(schema), registry=Registry())
 
 
 def _checks(expected: Expectation) -> list[str]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NotRequired, Protocol, TypedDict, runtime_checkable
+from typing import Literal, NotRequired, Protocol, runtime_checkable
+
+from typing_extensions import TypedDict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

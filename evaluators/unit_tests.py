@@ -1,5 +1,6 @@
 """Scores an answer by running its code against the task's tests."""
 
+import asyncio
 import re
 
 from reflexion.evaluators.code import extract_code
@@ -9,7 +10,8 @@ from reflexion.sandbox import Limits, TestResult, Verdict, judge
 _SHOWN_FAILURES = 10
 _SHOWN_OUTPUT = 500
 _SHOWN_MESSAGE = 1500
-_DEFINED_IN_PROMPT = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*\(", re.MULTILINE)
+_BEGUN = re.compile(r"^[ \t]*(?:async )?def (\w+)\(", re.MULTILINE)
+_DEFINED = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
 
 
 class UnitTests:
@@ -33,14 +35,14 @@ class UnitTests:
         Returns:
             A score of None where the tests or the sandbox are at fault: that says nothing about the answer.
         """
-        code = extract_code(attempt["answer"])
+        code = await asyncio.to_thread(extract_code, attempt["answer"])
         verdict = await judge(code, task.tests, entry=self._entry or _entry(task.text, code), limits=self._limits)
         return _evaluation(verdict)
 
 
 def _entry(text: str, code: str) -> str | None:
-    defined = set(_DEFINED_IN_PROMPT.findall(code))
-    named = [name for name in _DEFINED_IN_PROMPT.findall(text) if name in defined]
+    defined = set(_DEFINED.findall(code))
+    named = [name for name in _BEGUN.findall(text) if name in defined]
     return named[-1] if named else None
 
 

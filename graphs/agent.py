@@ -21,6 +21,7 @@ from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
 from reflexion.models import ROLES, ChatClient, ConnectionSettings
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
 
 
@@ -103,7 +104,13 @@ class Reflexion:
         """
         recipe = self._recipe
         kit = await asyncio.to_thread(
-            make_kit, recipe.model, recipe.evaluator, recipe.actor, recipe.connection, recipe.prompts
+            make_kit,
+            recipe.model,
+            recipe.evaluator,
+            recipe.actor,
+            recipe.connection,
+            recipe.prompts,
+            recipe.settings,
         )
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
@@ -128,7 +135,10 @@ class Reflexion:
 
     @property
     def graph(self) -> Graph:
-        """The compiled graph. Used directly it works without the lock that keeps runs on a thread apart."""
+        """The compiled graph. Used directly it works without the lock that keeps runs on a thread apart.
+
+        A run that is given no context has the agent's settings; a context takes their place as a whole.
+        """
         return self._open.graph
 
     @property
@@ -253,7 +263,7 @@ class Reflexion:
         given: Input | None = None
         if task is not None:
             listed = [criteria] if isinstance(criteria, str) else list(criteria)
-            given = Input(task=task, tests=tests, expect=expect, criteria=listed)
+            given = plain(Input(task=task, tests=tests, expect=expect, criteria=listed))
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
         thread_id = thread or str(uuid.uuid4())
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):

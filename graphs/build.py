@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
 
 from reflexion.evaluators import Evaluator, as_evaluator
 from reflexion.graphs.routing import route, stop
@@ -24,6 +25,7 @@ from reflexion.nodes import (
     reflector,
     remember,
 )
+from reflexion.nodes.settings import read_dotenv, settings_of
 from reflexion.prompts import PromptBook
 
 Model = BaseChatModel | Mapping[Role, BaseChatModel]
@@ -37,6 +39,7 @@ def build_graph(
     actor: Runnable[Any, Any] | Callable[..., Any] | None = None,
     connection: ConnectionSettings | None = None,
     prompts: Path | None = None,
+    settings: Settings | None = None,
 ) -> StateGraph[State, Settings, Input, Output]:
     """The graph, not yet compiled: give it a checkpointer and a store of your own.
 
@@ -48,12 +51,13 @@ def build_graph(
             message, or a dict with `answer` or `messages`. None for a chat model.
         connection: endpoint and key; None reads the environment.
         prompts: a folder with prompt files of your own.
+        settings: of runs that are given no context; None reads the environment.
 
     Raises:
         PromptError: the prompt files cannot be used.
         TypeError: the evaluator is none.
     """
-    return assemble(make_kit(model, evaluator, actor, connection, prompts))
+    return assemble(make_kit(model, evaluator, actor, connection, prompts, settings))
 
 
 def make_kit(
@@ -62,15 +66,18 @@ def make_kit(
     own_actor: Runnable[Any, Any] | Callable[..., Any] | None,
     connection: ConnectionSettings | None,
     prompts: Path | None,
+    settings: Settings | None,
 ) -> Kit:
     """What the nodes work with; see `build_graph`."""
     if own_actor is not None and not isinstance(own_actor, Runnable):
         own_actor = RunnableLambda(own_actor)
+    read_dotenv()
     return Kit(
         models=Models(connection, own=model),
         prompts=PromptBook.load(prompts),
         evaluator=None if judge is None else as_evaluator(judge),
         actor=own_actor,
+        settings=settings,
     )
 
 
@@ -87,12 +94,16 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "planner": planner,
         "remember": partial(remember, stop=stop),
     }
+
+    def next_step(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
+        return route(state, settings_of(runtime.context, kit.settings))
+
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "actor")
     graph.add_edge("actor", "evaluator")
-    graph.add_conditional_edges("evaluator", route)
+    graph.add_conditional_edges("evaluator", next_step)
     graph.add_edge("reflector", "planner")
     graph.add_edge("planner", "actor")
     graph.add_edge("remember", END)

@@ -80,7 +80,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON, as `reflexion run --json` prints it."""
-        return {**asdict(self), "usage": self.usage.as_json()}
+        lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
+        return {**asdict(self), **lists, "usage": self.usage.as_json()}
 
 
 def result_of(state: State, thread_id: str) -> Result:

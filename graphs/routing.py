@@ -2,13 +2,11 @@
 
 from typing import Literal
 
-from langgraph.runtime import Runtime
-
 from reflexion.graphs.state import State
 from reflexion.models import Usage
 from reflexion.nodes.attempts import attempts_without_gain, repetitions
 from reflexion.nodes.remember import Stop
-from reflexion.nodes.settings import Settings, settings_of
+from reflexion.nodes.settings import Settings
 
 STEPS_PER_ROUND = 4
 """Super-steps of another round: reflector, planner, actor, evaluator."""
@@ -24,9 +22,9 @@ def recursion_limit(max_attempts: int) -> int:
     return STEPS_PER_ROUND * max_attempts + STEPS_AROUND + STEPS_PER_ROUND
 
 
-def route(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
+def route(state: State, settings: Settings) -> Literal["reflector", "remember"]:
     """The edge after the evaluator."""
-    return "remember" if stop(state, settings_of(runtime.context)) else "reflector"
+    return "remember" if stop(state, settings) else "reflector"
 
 
 def stop(state: State, settings: Settings) -> Stop | None:

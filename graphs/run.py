@@ -61,7 +61,9 @@ class Run:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        after = await self._graph.aget_state(self._config)
+            # Where it was broken off, LangGraph goes on to write that down. The saver works in turn: this read waits
+            # for it, so that nothing is written any more once the thread is free.
+            after = await self._graph.aget_state(self._config)
         if after.interrupts:
             raise RuntimeError(
                 f"thread {self._thread_id!r} waits for an answer to an interrupt of the caller's own actor or "

@@ -2,13 +2,14 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from langgraph.types import Overwrite
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import RecalledLesson, Reflection, merge_reflections

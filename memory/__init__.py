@@ -3,6 +3,7 @@
 from reflexion.memory.lessons import Lessons, most_alike
 from reflexion.memory.locks import ThreadBusy, ThreadLocks
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
+from reflexion.memory.quality import LONGEST as LONGEST_LESSON
 from reflexion.memory.quality import objection
 from reflexion.memory.records import (
     LONGEST_TASK,
@@ -15,6 +16,7 @@ from reflexion.memory.records import (
 )
 
 __all__ = [
+    "LONGEST_LESSON",
     "LONGEST_TASK",
     "DatabaseError",
     "Lesson",

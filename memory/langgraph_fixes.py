@@ -5,7 +5,13 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from reflexion.memory.locks import uninterrupted
@@ -32,6 +38,31 @@ class EagerList(BaseCheckpointSaver[str]):
         found = [entry async for entry in super().alist(config, filter=filter, before=before, limit=limit)]
         for entry in found:
             yield entry
+
+
+class DiscreetSaver(BaseCheckpointSaver[str]):
+    """Keeps what callers put into `configurable` out of the database.
+
+    The savers copy every text and number in it into the metadata of each checkpoint, API keys too.
+    """
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint."""
+        given = config.get("configurable", {})
+        position = {key: value for key, value in given.items() if key in _POSITION}
+        # LangChain has copied `configurable` into `metadata` before.
+        apart = {key: value for key, value in config.get("metadata", {}).items() if key not in given}
+        discreet: RunnableConfig = {**config, "configurable": position, "metadata": apart}
+        return await super().aput(discreet, checkpoint, metadata, new_versions)
+
+
+_POSITION: Final = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
 
 
 class ClosableStore(AsyncBatchedBaseStore):

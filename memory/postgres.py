@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, EagerList
 from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
@@ -111,7 +111,7 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
     return DatabaseError(f"cannot open {shown}: {reason}; {advice}")
 
 
-class _Saver(EagerList, AsyncPostgresSaver):
+class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
     """The saver, with an eager list."""
 
 

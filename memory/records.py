@@ -3,7 +3,8 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 KEPT_REFLECTIONS = 20
 """A thread keeps its last so many: enough to draw on, and its state stops growing."""

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-from reflexion.memory.langgraph_fixes import ClosableStore, EagerList
+from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, EagerList
 from reflexion.memory.ledger import SqliteLedger
 from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
 from reflexion.memory.persistence import DatabaseError, Persistence
@@ -105,7 +105,7 @@ def _explain(file: str, error: Exception) -> DatabaseError:
     )
 
 
-class _Saver(EagerList, AsyncSqliteSaver):
+class _Saver(EagerList, DiscreetSaver, AsyncSqliteSaver):
     """Ends every transaction that it begins, also when the caller is cancelled or a statement fails.
 
     The original would leave it open, and with it every other process waiting, until its own next commit.

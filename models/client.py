@@ -25,6 +25,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 TOKENS_PER_MESSAGE = 4
 """What a chat template adds to each message: its role and its ends."""
+TOKENS_PER_SCHEMA = 40
+"""What goes around a schema: the name, and that it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ class ChatClient:
             request = self._within_limits(wanted, meter)
             sent = self._sendable(request) if _speaks_openai(model) else Sent()
             try:
-                return await self._send(model, request, sent, meter)
+                reply = await self._send(model, request, sent, meter)
             except ModelError as error:
                 if self.capabilities.learn(error, sent):
                     continue
@@ -132,6 +134,13 @@ class ChatClient:
                     raise
                 await self._pause(error, tries, meter)
                 tries += 1
+                if error.kind == "invalid_reply":
+                    # Some servers answer with a whole reply, or an error, where a stream was asked for.
+                    wanted = replace(wanted, on_token=None)
+            else:
+                if on_token and request.on_token is None:
+                    on_token(reply.text)
+                return reply
 
     async def _connected(self) -> BaseChatModel:
         async with self._connecting:
@@ -298,8 +307,10 @@ class _Request:
     def prompt_tokens(self) -> int:
         """An estimate, on the safe side for the templates and schemas that endpoints add to the text."""
         texts = [text_of(message.content) for message in self.messages]
-        schema = [json.dumps(self.structure.schema)] if self.structure else []
-        return estimate_tokens(*texts, *schema) + TOKENS_PER_MESSAGE * (len(texts) + len(schema))
+        tokens = estimate_tokens(*texts) + TOKENS_PER_MESSAGE * len(texts)
+        if self.structure:
+            tokens += estimate_tokens(json.dumps(self.structure.schema)) + TOKENS_PER_SCHEMA
+        return tokens
 
 
 class _Exchange:

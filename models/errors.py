@@ -1,5 +1,6 @@
 """What can go wrong between us and a model, and whether asking again can help."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -110,7 +111,7 @@ def classify(error: Exception, *, url: str, secret: str = "") -> ModelError:
 
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(getattr(error, "status_code", None), int) and error.status_code >= 400:  # type: ignore[attr-defined]
         return _of_status(error, url, secret)
     said = scrub(str(error), secret)[:_SAID_LENGTH]
     if isinstance(error, openai.APIError) and not isinstance(
@@ -126,7 +127,7 @@ def classify(error: Exception, *, url: str, secret: str = "") -> ModelError:
         or type(error).__module__.split(".")[0] in _HTTP_LIBRARIES
     ):
         return ModelError("connection", f"no connection to {url}, or it broke: {said or type(error).__name__}")
-    if isinstance(error, ValueError | TypeError | KeyError | AttributeError | openai.APIResponseValidationError):
+    if isinstance(error, ValueError | TypeError | LookupError | AttributeError | openai.APIResponseValidationError):
         return ModelError("invalid_reply", f"{url} sent something that is no chat completion: {said}")
     return ModelError("failed", f"{url} failed: {type(error).__name__}: {said}")
 
@@ -135,14 +136,16 @@ _HTTP_LIBRARIES = {"httpx", "httpx2", "httpcore", "httpcore2"}
 
 
 def _of_status(error: Any, url: str, secret: str) -> ModelError:
-    body = error.body if isinstance(error.body, dict) else {}
-    said = scrub(str(body.get("message") or error.message), secret)[:_SAID_LENGTH]
+    """An error status, as the SDKs of OpenAI and of others raise it."""
+    given = getattr(error, "body", None)
+    body = given if isinstance(given, dict) else {}
+    said = scrub(_words(given) or str(error), secret)[:_SAID_LENGTH]
     kind = _kind(error.status_code, f"{body.get('code') or ''} {body.get('type') or ''} {said}")
     return ModelError(
         kind,
         f"{_HINTS[kind]}: {url} answered {error.status_code}: {said}",
         status=error.status_code,
-        wait_s=_asked_wait_s(error.response.headers, said),
+        wait_s=_asked_wait_s(getattr(getattr(error, "response", None), "headers", {}), said),
         parameter=str(body.get("param") or ""),
         said=said,
     )
@@ -151,7 +154,7 @@ def _of_status(error: Any, url: str, secret: str) -> ModelError:
 def _of_body(body: Any, said: str, url: str, secret: str) -> ModelError:
     """An error object where a reply was due, in a stream or with status 200: its code says what a status would."""
     fields = body if isinstance(body, dict) else {}
-    said = scrub(str(fields.get("message") or said), secret)[:_SAID_LENGTH]
+    said = scrub(_words(body) or said, secret)[:_SAID_LENGTH]
     code = str(fields.get("code") or "")
     text = f"{code} {fields.get('type') or ''} {said}"
     if code.isdigit() and 400 <= int(code) < 600:
@@ -162,6 +165,13 @@ def _of_body(body: Any, said: str, url: str, secret: str) -> ModelError:
         kind = _kind(400, text)
         kind = "overloaded" if kind == "bad_request" else kind
     return ModelError(kind, f"{_HINTS[kind]}: {url} broke off: {said}", wait_s=_asked_wait_s({}, said), said=said)
+
+
+def _words(body: Any) -> str:
+    """What an error's body says: OpenAI's message, or the whole of a body in another form."""
+    if isinstance(body, dict) and body.get("message"):
+        return str(body["message"])
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False) if body else ""
 
 
 def _kind(status: int, text: str) -> ErrorKind:

@@ -220,7 +220,10 @@ def _for_this_loop(model: BaseChatModel) -> tuple[BaseChatModel, Close]:
     the caller brought a client, the model gets one of its own.
     """
     import openai  # noqa: PLC0415 - slow to import
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415
     from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415
+
+    from reflexion.models.chat_openai import CarefulChatOpenAI  # noqa: PLC0415
 
     sdk = getattr(model, "root_async_client", None)
     if not isinstance(model, BaseChatOpenAI) or not isinstance(sdk, openai.AsyncOpenAI):
@@ -231,6 +234,8 @@ def _for_this_loop(model: BaseChatModel) -> tuple[BaseChatModel, Close]:
         http: Any = openai.DefaultAsyncHttpxClient(base_url=sdk.base_url, timeout=sdk.timeout)
         options["http_client"], close = http, http.aclose
     mended = model.model_copy()
+    if type(mended) is ChatOpenAI:
+        mended.__class__ = CarefulChatOpenAI
     mended.root_async_client = sdk.with_options(**options)
     mended.async_client = mended.root_async_client.chat.completions
     return mended, close

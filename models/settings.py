@@ -1,5 +1,6 @@
 """Where models are and how to reach them: read once from the environment, never part of a run's state."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -20,13 +21,17 @@ def normalise_base_url(url: str) -> str:
         ValueError: it is no http(s) URL, holds a key, or has no path, which nearly always means a forgotten `/v1`.
     """
     stripped = url.strip().rstrip("/")
-    parts = urlsplit(stripped)
-    if parts.username is not None or parts.query or parts.fragment:
+    if re.search(r"[@?#]", stripped):
         raise ValueError("the base URL may hold no user, query or fragment: a key belongs in REFLEXION_API_KEY")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(stripped)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ValueError(f"base URL {url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
-    if stripped.endswith(_CHAT_PATH):
-        return stripped.removesuffix(_CHAT_PATH)
+    if stripped.lower().endswith(_CHAT_PATH):
+        return stripped[: -len(_CHAT_PATH)]
     if not parts.path:
         raise ValueError(
             f"base URL {url!r} has no path; OpenAI-compatible endpoints mostly end in /v1: try {stripped}/v1, "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import ValidationError
 
 from reflexion.models.client import ChatClient, Structure
 from reflexion.models.lenient_json import find_object
@@ -51,21 +52,29 @@ async def ask_structured(
     Raises:
         ModelError: as `ChatClient.complete`.
     """
-    prompt = list(messages)
-    reply = await client.complete(prompt, meter, temperature=temperature, structure=structure)
-    try:
-        return Read(_parsed(reply, parse), raw=reply.text)
-    except ValueError as error:
-        problem = str(error)
-    prompt += [AIMessage(reply.text or "(empty)"), HumanMessage(_AGAIN.format(problem=problem[:300]))]
-    reply = await client.complete(prompt, meter, temperature=temperature, structure=structure)
-    try:
-        return Read(_parsed(reply, parse), raw=reply.text)
-    except ValueError as error:
-        return Read(None, problem=str(error), raw=reply.text)
+    prompt, problem, raw = list(messages), "", ""
+    for _ in range(2):
+        reply = await client.complete(prompt, meter, temperature=temperature, structure=structure)
+        try:
+            return Read(_parsed(reply, parse), raw=reply.text)
+        except ValueError as error:
+            problem, raw = _in_words(error), reply.text
+        prompt += [AIMessage(raw or "(empty)"), HumanMessage(_AGAIN.format(problem=problem[:300]))]
+    return Read(None, problem=problem, raw=raw)
 
 
 _AGAIN = "That reply cannot be used: {problem}. Reply again with the complete JSON object and nothing else."
+
+
+def _in_words(error: ValueError) -> str:
+    """What is wrong with a reply, short enough for a small model, which else takes the error for its subject."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problems = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"`{'.'.join(map(str, p['loc']))}` {_SHORT.get(p['type'], p['msg'])}" for p in problems)
+
+
+_SHORT = {"missing": "is missing", "string_too_short": "is empty"}
 
 
 def _parsed(reply: Reply, parse: Callable[[Reply], T]) -> T:

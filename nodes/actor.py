@@ -1,13 +1,14 @@
 """Attempts the task."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
-from reflexion.memory import RecalledLesson
+from reflexion.memory import LONGEST_LESSON, RecalledLesson
 from reflexion.models import DeadlineExceeded, ModelError, Reply, scrub
 from reflexion.models.replies import read_reply, strip_reasoning
 from reflexion.nodes.attempts import NEARLY_RIGHT, best_attempt
@@ -18,8 +19,6 @@ from reflexion.prompts.fence import one_line
 
 MOST_CHECKS = 6
 LONGEST_CHECK = 400
-"""Characters."""
-LONGEST_RULE = 400
 """Characters."""
 RECENT_REFLECTIONS = 3
 """How many of the run's own lessons the prompt holds, as in Shinn et al. (their memory holds one to three)."""
@@ -73,7 +72,7 @@ def compose(state: ActorReads, turn: Turn, style: str) -> list[BaseMessage]:
     form = "code" if spec["tests"] else "match" if spec["expect"] is not None else "text"
     common = {
         "form": turn.prompt("actor").sections.get(f"form: {form}", ""),
-        "rules": _bullets(_rules(state), LONGEST_RULE),
+        "rules": _bullets(_rules(state), LONGEST_LESSON),
         "checks": _bullets(_failed_checks(attempts), LONGEST_CHECK),
         "plan": state["plan"],
         "task": spec["text"],

@@ -1,9 +1,9 @@
 """Scores the last attempt."""
 
 import time
-from typing import TypedDict
 
 from langgraph.errors import GraphBubbleUp
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Limits, Match, Task, UnitTests
 from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub

@@ -1,6 +1,6 @@
 """Turns the reflection into the approach for the next attempt."""
 
-from typing import TypedDict
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.models import ModelError

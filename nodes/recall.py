@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import ExpectError, TestsInvalid, check_tests, read_expectation
 from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike

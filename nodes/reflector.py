@@ -1,9 +1,10 @@
 """Says in words why the last attempt fell short."""
 
 import time
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import LONGEST_TASK, RecalledLesson, Reflection, objection
@@ -18,10 +19,8 @@ _TEXT = {"type": "string"}
 REFLECTION = Structure(
     "reflection",
     strict_schema(
-        what_worked=_TEXT,
         what_failed=_TEXT,
         improvement=_TEXT,
-        confidence={"type": "number", "minimum": 0, "maximum": 100},
     ),
 )
 
@@ -37,21 +36,14 @@ class ReflectorReply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     improvement: str = Field(min_length=1)
-    what_worked: str = ""
     what_failed: str = ""
-    confidence: float | None = None
 
-    @field_validator("improvement", "what_worked", "what_failed", mode="before")
+    @field_validator("improvement", "what_failed", mode="before")
     @classmethod
     def _flat(cls, value: Any) -> Any:
         if isinstance(value, list):
             value = "; ".join(str(item) for item in value)
         return one_line(value, LONGEST_REFLECTION) if isinstance(value, str) else "" if value is None else value
-
-    @field_validator("confidence", mode="before")
-    @classmethod
-    def _number_or_none(cls, value: Any) -> Any:
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 class ReflectorReads(TypedDict):

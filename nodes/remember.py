@@ -1,9 +1,10 @@
 """Last node: names the result and leaves lessons for later runs."""
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 from langchain_core.messages import AIMessage
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, as_lesson

@@ -175,16 +175,27 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
         ConfigurationError: a field is unknown or its value impossible.
     """
     if base is None:
-        _dotenv.cache_clear()
+        read_dotenv()
     try:
         return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
 
 
-def settings_of(context: object) -> Settings:
-    """A run's settings; those of the environment where the caller, or a graph around ours, gives others or none."""
-    return context if isinstance(context, Settings) else Settings()
+def read_dotenv() -> None:
+    """Read `.env` now, where it may be read, for all settings that are made later."""
+    _dotenv.cache_clear()
+    _dotenv()
+
+
+def settings_of(context: object, default: Settings | None) -> Settings:
+    """A run's settings: its context, unless the caller gives none or a graph around ours has one of its own.
+
+    Args:
+        context: what LangGraph hands over.
+        default: taken instead; None for those of the environment.
+    """
+    return context if isinstance(context, Settings) else default or Settings()
 
 
 def explain(error: ValidationError) -> str:

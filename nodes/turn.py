@@ -6,12 +6,14 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
+from typing_extensions import TypedDict
 
 from reflexion.evaluators import Evaluator
 from reflexion.models import (
@@ -29,6 +31,7 @@ from reflexion.models import (
 )
 from reflexion.nodes import cancellation
 from reflexion.nodes.cancellation import Cancelled
+from reflexion.nodes.plain import plain
 from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
 from reflexion.prompts import Prompt, PromptBook
 
@@ -76,6 +79,8 @@ class Kit:
     """The caller's own; None to choose by the task."""
     actor: Runnable[Any, Any] | None = None
     """The caller's own; None for a chat model with our prompts."""
+    settings: Settings | None = None
+    """Of runs that are given none; None for those of the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,24 +146,25 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
         if name in _ALWAYS:
             delta = await node(state, turn)
         else:
-            delta = await _guarded(name, node(state, turn))
+            delta = await _guarded(name, partial(node, state, turn))
         calls = turn.meter.calls
         if calls:
             usage = Usage.of([*_calls(state), *calls])
             turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=usage.as_json()["cost_usd"])
         delta.setdefault("calls", calls)
         delta.setdefault("elapsed_s", time.monotonic() - started)
-        return delta
+        cleaned: Delta = plain(delta)
+        return cleaned
 
     run.__name__ = name
     return run
 
 
-async def _guarded(name: str, work: Awaitable[Delta]) -> Delta:
+async def _guarded(name: str, work: Callable[[], Awaitable[Delta]]) -> Delta:
     cancel = cancellation.current.get()
     try:
         with cancel.around_step() if cancel else nullcontext():
-            return await work
+            return await work()
     except _LEFT_TO_THE_CALLER:
         raise
     except Exception as error:
@@ -183,7 +189,7 @@ def _meaning(error: Exception) -> tuple[StopReason, str]:
 
 
 def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit) -> Turn:
-    settings = settings_of(runtime.context)
+    settings = settings_of(runtime.context, kit.settings)
     first = name == "recall"
     used_s = 0.0 if first else state.get("elapsed_s", 0.0)
     deadline = None if settings.deadline_s is None else time.monotonic() + settings.deadline_s - used_s
@@ -203,6 +209,7 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             budget_usd=settings.budget_usd,
             budget_tokens=settings.budget_tokens,
             deadline=deadline,
+            clock=time.monotonic,
         ),
         emit=emit,
         store=runtime.store,

@@ -6,7 +6,7 @@ Values are put in once and never read as a template again.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -25,7 +25,6 @@ NEEDED: Mapping[str, frozenset[str]] = {
 }
 """The prompts there are, and the values without which each would be blind."""
 
-_HEADING = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
 _NAME = re.compile(r"\{\{(\w+)\}\}")
 _BUILT_IN = Path(__file__).parent
 
@@ -61,7 +60,8 @@ class PromptBook:
 
         Args:
             folder: the user's own files, which go before ours: `LANG/ROLE.md`, or `ROLE.md` for every
-                language. A role that has no file there keeps ours.
+                language. A role that has no file there keeps ours, and so does a snippet (any section but
+                `system` and `user`) that a file there leaves out.
 
         Raises:
             PromptError: the folder is missing, or a file lacks a section or a value that it needs.
@@ -87,20 +87,31 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def _read(role: str, lang: Language, folder: Path | None) -> Prompt:
-    places = [folder / lang, folder] if folder else []
-    path = next(
-        (place / f"{role}.md" for place in [*places, _BUILT_IN / lang] if (place / f"{role}.md").is_file()),
-        None,
-    )
+    ours = _sections(_BUILT_IN / lang / f"{role}.md", None)
+    own = [place / f"{role}.md" for place in ([folder / lang, folder] if folder else [])]
+    path = next((path for path in own if path.is_file()), None)
     if path is None:
-        raise PromptError(f"there is no prompt {role}.md for language {lang!r}")
-    text = path.read_text(encoding="utf-8")
-    parts = _HEADING.split(text)
-    sections = dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))
-    if not sections.get("user"):
+        return Prompt(ours)
+    theirs = _sections(path, ours)
+    if not theirs.get("user"):
         raise PromptError(f"{path}: has no section '# user'")
-    missing = sorted(NEEDED[role] - set(_NAME.findall(sections.get("system", "") + sections["user"])))
+    missing = sorted(NEEDED[role] - set(_NAME.findall(theirs.get("system", "") + theirs["user"])))
     if missing:
         wanted = ", ".join(f"{{{{{name}}}}}" for name in missing)
         raise PromptError(f"{path}: lacks {wanted}, without which the model cannot see what it works on")
-    return Prompt(sections)
+    snippets = {name: text for name, text in ours.items() if name not in {"system", "user"}}
+    return Prompt(snippets | theirs)
+
+
+def _sections(path: Path, known: Iterable[str] | None) -> dict[str, str]:
+    """A file's sections. Only headings that are `known` open one (None: all do); others belong to the text."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"{path}: cannot be read: {error}") from error
+    title = ".+?" if known is None else "|".join(map(re.escape, known))
+    parts = re.split(rf"^# ({title})[ \t]*$", text, flags=re.MULTILINE)
+    names = parts[1::2]
+    if len(names) != len(set(names)):
+        raise PromptError(f"{path}: has a section twice; its sections are {', '.join(names)}")
+    return dict(zip(names, (body.strip() for body in parts[2::2]), strict=True))

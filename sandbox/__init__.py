@@ -3,6 +3,7 @@
 from reflexion.sandbox.collect import TestsInvalid, check_tests
 from reflexion.sandbox.judging import judge
 from reflexion.sandbox.layers import Unavailable, available_layers, missing_layers
+from reflexion.sandbox.parsing import parse
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "check_tests",
     "judge",
     "missing_layers",
+    "parse",
 ]

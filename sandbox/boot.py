@@ -4,10 +4,10 @@ The interpreter sees neither the environment nor installed packages, so the modu
 in the order in which they import each other.
 """
 
-import importlib.util
 import json
 import os
 import sys
+import types
 from typing import Any
 
 REFUSED = 97
@@ -16,14 +16,11 @@ REFUSED = 97
 
 def _define(name: str, source: str) -> None:
     for package in ("reflexion", "reflexion.sandbox"):
-        if package not in sys.modules:
-            sys.modules[package] = importlib.util.module_from_spec(
-                importlib.util.spec_from_loader(package, None, is_package=True)  # type: ignore[arg-type]
-            )
-    spec = importlib.util.spec_from_loader(name, None)
-    assert spec is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(package, types.ModuleType(package)).__path__ = []
+    module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102
+    package, _, last = name.rpartition(".")
+    setattr(sys.modules[package], last, module)
 
 
 def _start(descriptor: int) -> None:

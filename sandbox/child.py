@@ -16,7 +16,7 @@ from reflexion.sandbox.records import Limits
 
 MODULES = (
     *("syscalls", "lockdown", "wire", "mirror", "objects", "peer", "candidate_main"),
-    *("collect", "outcome", "namespace", "pytest_shim", "tester_main"),
+    *("parsing", "rewrite", "collect", "outcome", "namespace", "pytest_shim", "tester_main"),
 )
 """What a child is given, each after those it imports; a child sees no installed package."""
 
@@ -117,6 +117,9 @@ class Child:
 
     def ended(self, patience_s: float) -> bool:
         """Wait a little for it to end by itself, so that its exit code is its own; it is not reaped yet."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            time.sleep(patience_s)
+            return False
         until = time.monotonic() + patience_s
         while True:
             if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:

@@ -6,12 +6,17 @@ that runs them counts again; a test that was collected and did not report is not
 """
 
 import ast
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
+
+from reflexion.sandbox.parsing import parse
+from reflexion.sandbox.rewrite import guarded, spelled_out
 
 Kind = Literal["statement", "function", "method", "check"]
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SWAPPED = {"Eq", "Is"}
+_RAISES = ("pytest.raises", "raises(", "pytest.warns", "self.assertRaises")
 _QUIET = ("unittest.main", "pytest.main", "sys.exit", "exit", "quit", "unittest.TextTestRunner")
 
 
@@ -47,6 +52,9 @@ class Collection:
     has_check: bool
     """There is a `check(candidate)`."""
 
+    check_caller: str
+    """A `test_*` function that does nothing but lead to `check`, and is no test beside it; empty for none."""
+
     names: frozenset[str]
     """Every name that is read anywhere in the file."""
 
@@ -62,8 +70,8 @@ def collect(source: str, entry: str = "candidate") -> Collection:
         TestsInvalid: the text is no Python.
     """
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         at = f"line {line}: " if line else ""
         raise TestsInvalid(
@@ -78,6 +86,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
         statements=statements,
         calls_check=rewriter.calls_check,
         has_check=any(_is_check(node) for node in tree.body),
+        check_caller=rewriter.check_caller,
         names=names,
     )
 
@@ -96,8 +105,19 @@ def check_tests(tests: str) -> int:
     return count
 
 
+def _must_not_be_reached(node: ast.AST) -> bool:
+    if isinstance(node, ast.Raise):
+        return node.exc is not None and ast.unparse(node.exc).startswith("AssertionError")
+    return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
+
+
 def _is_check(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1
+
+
+def _calls_check(node: ast.stmt) -> bool:
+    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return not _asserts(node) and any(ast.unparse(call.func) == "check" for call in calls)
 
 
 def _asserts(node: ast.AST) -> bool:
@@ -132,10 +152,13 @@ class _Rewriter(ast.NodeTransformer):
         self.calls_check = False
         self._entry = entry
         self._own_test = True
+        self._barred = False
         self._parameter: str | None = None
         functions = [node for node in tree.body if isinstance(node, _Function)]
-        self._test_functions = {node.name for node in functions if node.name.startswith("test")}
         self._check = any(_is_check(node) for node in tree.body)
+        tests = [node for node in functions if node.name.startswith("test")]
+        self.check_caller = next((node.name for node in tests if self._check and _calls_check(node)), "")
+        self._test_functions = {node.name for node in tests} - {self.check_caller}
         self._asserting = {node.name for node in functions if _asserts(node)} - self._test_functions
         self._asserting -= {"check"} if self._check else set()
 
@@ -154,10 +177,11 @@ class _Rewriter(ast.NodeTransformer):
         return len(self.tests) - 1
 
     def _shown(self, node: ast.expr) -> str:
-        copy = ast.parse(ast.unparse(node), mode="eval").body
-        if self._parameter:
-            copy = _Renamed(self._parameter, self._entry).visit(copy)
-        return ast.unparse(copy)
+        return ast.unparse(self._renamed(node))
+
+    def _renamed(self, node: ast.AST) -> ast.AST:
+        copied = copy.deepcopy(node)
+        return _Renamed(self._parameter, self._entry).visit(copied) if self._parameter else copied
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         return self._function(node)
@@ -172,7 +196,8 @@ class _Rewriter(ast.NodeTransformer):
             if not _asserts(node):
                 self._number("check", "check")
         elif self._parameter is None:
-            if self._own_test and node.name.startswith("test") and not _is_skipped(node):
+            is_test = node.name.startswith("test") and node.name != self.check_caller
+            if self._own_test and is_test and not _is_skipped(node):
                 self._number(node.name, "function", node.name)
             self._own_test = False
         self.generic_visit(node)
@@ -199,53 +224,51 @@ class _Rewriter(ast.NodeTransformer):
         called = ast.unparse(node.value.func)
         if called in self._test_functions or called.startswith(_QUIET):
             return ast.Pass()
-        if self._check and called == "check":
+        if self._check and called in ("check", self.check_caller):
             self.calls_check = True
         if called in self._asserting:
-            return self._guarded(self._number(self._shown(node.value)), [node])
+            return guarded(self._number(self._shown(node.value)), [node])
         return node
+
+    def _compound(self, node: ast.Try | ast.If | ast.For | ast.While) -> ast.stmt:
+        """Take `try: f(-1); assert False` as one test: that assert is passed by not being reached."""
+        inside = list(ast.walk(node))
+        barred = [inner for inner in inside if _must_not_be_reached(inner)]
+        asserts = [inner for inner in inside if isinstance(inner, ast.Assert) and inner not in barred]
+        defines = any(isinstance(inner, (*_Function, ast.ClassDef)) for inner in inside)
+        if barred and not defines and (isinstance(node, ast.Try) or not asserts):
+            return self._whole(node)
+        outer, self._barred = self._barred, self._barred or bool(barred)
+        self._parts(node)
+        self._barred = outer
+        return node
+
+    visit_Try = visit_If = visit_For = visit_While = _compound  # noqa: N815 - the names `NodeTransformer` calls
+
+    def visit_With(self, node: ast.With) -> ast.stmt:
+        raises = any(ast.unparse(item.context_expr).startswith(_RAISES) for item in node.items)
+        return self._whole(node) if raises else self._parts(node)
+
+    def _parts(self, node: ast.stmt) -> ast.stmt:
+        self.generic_visit(node)
+        return node
+
+    def _whole(self, node: ast.stmt) -> ast.stmt:
+        if not self._own_test:
+            return self._parts(node)
+        number = self._number(" ".join(self._shown_lines(node)))
+        self._own_test = False
+        self.generic_visit(node)
+        self._own_test = True
+        return guarded(number, [node])
+
+    def _shown_lines(self, node: ast.stmt) -> Iterator[str]:
+        lines = ast.unparse(self._renamed(node)).split("\n")
+        yield from (line.strip() + ("" if line.endswith(":") or line is lines[-1] else ";") for line in lines)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         shown = f"assert {self._shown(node.test)}"
-        body = _spelled_out(node, shown)
-        return self._guarded(self._number(shown), body) if self._own_test else body
-
-    def _guarded(self, number: int, body: list[ast.stmt]) -> ast.stmt:
-        made = ast.parse(
-            f"try:\n    _judge.begin({number})\n    _judge.passed({number})\n"
-            f"except BaseException as _judge_error:\n    _judge.failed({number}, _judge_error)"
-        ).body[0]
-        guard = cast("ast.Try", made)
-        guard.body[1:1] = body
-        return guard
-
-
-def _spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
-    """Write an assert as statements that keep both sides of its comparison, to say what came out and what was wanted."""
-    test, message = node.test, node.msg or ast.Constant(None)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        sides = [("_judge_left", test.left), ("_judge_right", test.comparators[0])]
-        compared = ast.Compare(_read("_judge_left"), test.ops, [_read("_judge_right")])
-        operator = type(test.ops[0]).__name__
-        values = ["_judge_left", "_judge_right"]
-        constant = [isinstance(side, ast.Constant) for _, side in sides]
-        if operator in _SWAPPED and constant == [True, False]:  # `3 == f(1)`: what is wanted stands first
-            values.reverse()
-        condition: ast.expr = compared
-    else:
-        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-        sides = [("_judge_left", cast("ast.UnaryOp", test).operand if negated else test)]
-        operator, values = ("false" if negated else "true"), ["_judge_left"]
-        condition = ast.UnaryOp(ast.Not(), _read("_judge_left")) if negated else _read("_judge_left")
-    failure = ast.Call(
-        ast.Attribute(_read("_judge"), "failure", ast.Load()),
-        [ast.Constant(shown), ast.Constant(operator), message, *(_read(name) for name in values)],
-        [],
-    )
-    statements: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in sides]
-    statements.append(ast.If(ast.UnaryOp(ast.Not(), condition), [ast.Raise(failure)], []))
-    return [ast.copy_location(statement, node) for statement in statements]
-
-
-def _read(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
+        body = spelled_out(node, shown)
+        # Among other asserts it is no test, but an error of the file where it is reached.
+        is_test = self._own_test and not (self._barred and _must_not_be_reached(node))
+        return guarded(self._number(shown), body) if is_test else body

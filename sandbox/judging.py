@@ -11,6 +11,7 @@ from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
 from reflexion.sandbox.layers import Unavailable, available_layers
 from reflexion.sandbox.pair import Ending, run_pair
+from reflexion.sandbox.parsing import parse
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 _STARVED = 0.2
@@ -77,14 +78,15 @@ def _needs_entry(collection: Collection) -> bool:
 
 
 def _last_function(candidate: str) -> str:
-    """Name the last function that the candidate defines, one that replaces a builtin only if there is no other."""
+    """Name the last function of the candidate, else its last class; one that replaces a builtin only if need be."""
     try:
-        body = ast.parse(candidate).body
-    except (SyntaxError, ValueError, RecursionError):
+        body = parse(candidate).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     likely = [name for name in names if not hasattr(builtins, name) and name not in ("main", "check")]
-    return ([""] + names + [name for name in likely if not name.startswith(("_", "test_"))])[-1]
+    classes = [node.name for node in body if isinstance(node, ast.ClassDef)]
+    return ([""] + classes + names + [name for name in likely if not name.startswith(("_", "test_"))])[-1]
 
 
 def _verdict(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
@@ -115,7 +117,9 @@ def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple
         used = sum(ending.cpu_s)
         return "timeout", f"no end after {limits.wall_s:g} s of wall time{during} ({used:.1f} s of them CPU time)"
     if ending.flooded:
-        return "crashed", f"killed{during}: it printed without end"
+        return "crashed", f"killed{during}: {ending.flooded}"
+    if ending.verdict is not None and ending.verdict["state"] == "ran":
+        return "ran", ""
     if any(_out_of_cpu(code, used, limits) for code, used in zip(ending.exit_codes, ending.cpu_s, strict=True)):
         return "timeout", f"more than {limits.cpu_s:g} s of CPU time used{during}"
     if not ending.started:

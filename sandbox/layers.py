@@ -25,18 +25,19 @@ def available_layers() -> tuple[str, ...]:
     Raises:
         Unavailable: no process can be started or it cannot limit itself.
     """
+    answer = b""
     try:
         with tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True) as folder:
             limits = child_limits(Limits(), counts_processes=True)
             child = Child({"limits": limits}, ("syscalls", "lockdown"), Path(folder))
             with contextlib.closing(child):
-                answer = child.output.read(65_536)
                 while more := child.output.read(65_536):
                     answer += more
         usable = json.loads(answer)
     except (OSError, AttributeError, ImportError, ValueError) as error:
+        said = answer.decode("utf-8", "replace")[-500:]
         raise Unavailable(
-            f"code cannot be run apart here ({error}); unit tests need Linux or macOS, for instance in a container"
+            f"code cannot be run apart here ({error} {said}); unit tests need Linux or macOS, such as in a container"
         ) from error
     return (*ALWAYS, *usable)
 

@@ -7,12 +7,14 @@ Every step is irreversible for the process and its threads. Linux: Landlock (no 
 import contextlib
 import ctypes
 import os
-import resource
 import struct
 import sys
 from collections.abc import Callable, Sequence
 
 from reflexion.sandbox.syscalls import AUDIT_ARCH, seccomp_program
+
+with contextlib.suppress(ImportError):  # the parent reads `LAYERS` on Windows too, where no child can be started
+    import resource
 
 LAYERS = ("memory", "cpu", "files", "processes", "landlock", "capabilities", "seccomp", "network")
 """All that can be put on from inside, in the order in which it is put on."""

@@ -46,7 +46,9 @@ class Guard:
             raise PermissionError("the tests did not hand this object over")
         if operation in ("get", "set", "del") and not (operation == "get" and args[0] in _HARMLESS_NAMES):
             name = args[0]
-            if not isinstance(name, str) or name.startswith("_") or isinstance(value, _WITHOUT_ATTRIBUTES):
+            foreign_error = isinstance(value, BaseException) and type(value).__module__ != "tests"
+            closed = foreign_error or isinstance(value, _WITHOUT_ATTRIBUTES)
+            if not isinstance(name, str) or name.startswith("_") or closed:
                 raise AttributeError(f"the candidate may not reach {name!r} of an object of the tests")
 
 
@@ -73,17 +75,30 @@ class Namespace(dict[str, Any]):
 
     def spoil(self, statement: ast.stmt, why: str) -> None:
         """Take away what a failed statement was to set or change, so that no test passes on a stale value."""
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                value = self.get(node.id)
-                if isinstance(node.ctx, ast.Load) and (node.id not in self or callable(value) or _is_module(value)):
-                    continue
-                self.pop(node.id, None)
-                self._broken[node.id] = why
+        changed = {
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and node.id in self and not _is_definition(self[node.id])
+        }
+        for name in changed | set(_bound(statement)):
+            self.pop(name, None)
+            self._broken[name] = why
 
 
-def _is_module(value: Any) -> bool:
-    return isinstance(value, types.ModuleType)
+def _is_definition(value: Any) -> bool:
+    return callable(value) or isinstance(value, types.ModuleType)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Give the names that a statement sets."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
 
 
 def reader(peer: Peer, names: Iterable[str], entry: str, read_by_tests: frozenset[str]) -> Callable[[str], Any]:
@@ -102,11 +117,18 @@ def reader(peer: Peer, names: Iterable[str], entry: str, read_by_tests: frozense
     subjects = read_by_tests & defined
     replaced = frozenset((entry,)) if entry or not subjects <= BUILTINS else subjects
 
+    known: dict[str, Any] = {}
+
     def read(name: str) -> Any:
+        if name in known:
+            return known[name]
         wanted = entry if name == "candidate" and entry and name not in defined else name
         if wanted not in defined or (wanted in BUILTINS and wanted not in replaced):
             raise KeyError(name)
-        return peer.request("get", MODULE_OF_CANDIDATE, wanted)
+        value = peer.request("get", MODULE_OF_CANDIDATE, wanted)
+        if isinstance(value, (type, types.FunctionType)):
+            known[name] = value  # what is defined once need not be asked for at each call
+        return value
 
     return read
 

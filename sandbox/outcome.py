@@ -11,6 +11,9 @@ from reflexion.sandbox.wire import PeerGone
 _SHOWN = 300
 """Characters of a value or message that are kept."""
 
+_MAX_REPORTS = 20_000
+"""Messages about the test under way; a loop with several asserts would send them without end."""
+
 _WANTED = {
     "NotEq": "anything but {}",
     "Lt": "less than {}",
@@ -77,12 +80,17 @@ class Judge:
         self._tests = tests
         self._report = report
         self._results: dict[int, dict[str, Any]] = {}
+        self._begun = -1
+        self._reports_left = _MAX_REPORTS
         self.why_not_run = ""
         """What stopped the tests before some of them were reached."""
 
     def begin(self, number: int) -> None:
         """Say which test is under way, for the case that it never ends."""
-        self._report({"now": number})
+        if number != self._begun and self._reports_left:
+            self._begun = number
+            self._reports_left -= 1
+            self._report({"now": number})
 
     def passed(self, number: int) -> None:
         """Note a pass, unless the same test failed earlier, as in a loop."""
@@ -101,6 +109,8 @@ class Judge:
             result = {"got": error.got, "wanted": error.wanted, "message": message}
         else:
             result = {"message": "the candidate's process ended during this test" if gone else described(error)}
+        notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+        result["message"] = "; ".join(shortened(part) for part in (result["message"], *notes) if part)
         if self._results.get(number, {"passed": True})["passed"]:
             self._results[number] = {"passed": False, **result}
         if gone:

@@ -16,14 +16,18 @@ from typing import Any
 
 from reflexion.sandbox.capture import HeadAndTail
 from reflexion.sandbox.child import MODULES, NEEDED_BY_CANDIDATE, Child, child_limits
+from reflexion.sandbox.disk import holds_more_than
 from reflexion.sandbox.records import Limits
 
 _FLOOD = 256
 """Output beyond this many times what is kept ends the run: reading on would only cost time."""
 
-_VERDICT_BYTES = 8 << 20
 _LOOK_UP_S = 0.1
 """Seconds between looks at whether the run is to be stopped."""
+
+_LOOK_AT_DISK_S = 0.5
+_FILES = 8
+"""Full files that the folder of a run may hold."""
 
 _GRACE_S = 0.3
 """Seconds for a process to end by itself once the other is gone, so that its exit code tells why."""
@@ -44,7 +48,9 @@ class Ending:
 
     wall_timeout: bool = False
     cancelled: bool = False
-    flooded: bool = False
+    flooded: str = ""
+    """What it wrote without end, for which it was killed; empty if it did not."""
+
     output: str = ""
     tester_output: str = ""
     exit_codes: tuple[int | None, int | None] = (None, None)
@@ -62,14 +68,12 @@ class _VerdictLines:
     token: str
     ending: Ending
     _pending: bytearray = field(default_factory=bytearray)
-    _seen: int = 0
 
     def feed(self, data: bytes) -> None:
-        self._seen += len(data)
-        if self._seen > _VERDICT_BYTES:
+        self._pending += data
+        if b"\n" not in data:
             return
-        *lines, rest = bytes(self._pending + data).split(b"\n")
-        self._pending = bytearray(rest)
+        *lines, self._pending = self._pending.split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError, AttributeError):
                 message = json.loads(line)
@@ -99,12 +103,9 @@ def run_pair(
         OSError: a process could not be started.
     """
     with contextlib.ExitStack() as stack:
-        root = stack.enter_context(tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True))
-        folders = [Path(root, name) for name in ("candidate", "tests")]
-        for folder in folders:
-            folder.mkdir(mode=0o700)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True))
         started = time.monotonic()
-        pair = _Pair(candidate, tests, entry, limits, layers, folders, stack)
+        pair = _Pair(candidate, tests, entry, limits, layers, Path(folder), stack)
         ending = Ending()
         pair.watch(ending, started + limits.wall_s, stop)
         pair.finish(ending)
@@ -120,13 +121,14 @@ class _Pair:
         entry: str,
         limits: Limits,
         layers: tuple[str, ...],
-        folders: list[Path],
+        folder: Path,
         stack: contextlib.ExitStack,
     ) -> None:
         cannot_fork = "seccomp" in layers
         common = {"layers": layers, "limits": child_limits(limits, counts_processes=not cannot_fork)}
         self._token = secrets.token_hex(16)
         self._limits = limits
+        self._folder = str(folder)
         verdict, verdict_writer = _pipe(stack)
         self._verdict = verdict
         with contextlib.ExitStack() as handed_over:
@@ -140,7 +142,7 @@ class _Pair:
                     "writer": answer.fileno(),
                 },
                 NEEDED_BY_CANDIDATE,
-                folders[0],
+                folder,
                 (asked.fileno(), answer.fileno()),
                 cannot_fork=cannot_fork,
             )
@@ -149,32 +151,31 @@ class _Pair:
             self._tester = Child(
                 {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry, **kept},
                 MODULES,
-                folders[1],
+                folder,
                 tuple(kept.values()),
                 cannot_fork=cannot_fork,
             )
             stack.callback(self._tester.close)
         verdict_writer.close()
+        self._next_look = time.monotonic() + _LOOK_AT_DISK_S
         self._output = HeadAndTail(limits.output_bytes)
         self._tester_output = HeadAndTail(4096)
 
     def watch(self, ending: Ending, deadline: float, stop: threading.Event) -> None:
         """Read what comes until the tests' process is done, and a little longer for the candidate's last output."""
-        flood = self._limits.output_bytes * _FLOOD
         feeds: dict[int, Callable[[bytes], None]] = {
             self._verdict.fileno(): _VerdictLines(self._token, ending).feed,
             self._candidate.output.fileno(): self._output.feed,
             self._tester.output.fileno(): self._tester_output.feed,
         }
-        closing = False
         with selectors.DefaultSelector() as selector:
             for descriptor, feed in feeds.items():
                 selector.register(descriptor, selectors.EVENT_READ, feed)
             while selector.get_map():
                 left = deadline - time.monotonic()
-                ending.wall_timeout = left <= 0 and not closing
+                ending.wall_timeout = left <= 0 and ending.verdict is None
                 ending.cancelled = stop.is_set()
-                ending.flooded = self._output.seen > flood
+                ending.flooded = self._flooded()
                 if left <= 0 or ending.cancelled or ending.flooded:
                     return
                 for key, _ in selector.select(min(left, _LOOK_UP_S)):
@@ -183,7 +184,16 @@ class _Pair:
                     if not data:
                         selector.unregister(key.fd)
                         if key.fd == self._verdict.fileno():
-                            closing, deadline = True, min(deadline, time.monotonic() + _GRACE_S)
+                            deadline = min(deadline, time.monotonic() + _GRACE_S)
+
+    def _flooded(self) -> str:
+        if self._output.seen > self._limits.output_bytes * _FLOOD:
+            return "it printed without end"
+        if time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + _LOOK_AT_DISK_S
+            if holds_more_than(self._folder, _FILES * self._limits.file_mb << 20):
+                return "it filled its folder"
+        return ""
 
     def finish(self, ending: Ending) -> None:
         """End both processes and note what they leave behind."""

@@ -1,10 +1,11 @@
 """The part of pytest that small test files use, for tests that `import pytest` where nothing is installed."""
 
 import inspect
+import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,24 @@ from reflexion.sandbox.wire import PeerGone
 __all__ = ["approx", "fail", "fixture", "main", "mark", "param", "raises", "skip"]
 
 _fixtures: dict[str, Callable[..., Any]] = {}
+
+
+class _Capture:
+    """The fixture `capsys`: what the tests and the code print."""
+
+    def __init__(self) -> None:
+        self._out = io.StringIO()
+
+    @contextmanager
+    def running(self) -> Iterator["_Capture"]:
+        with redirect_stdout(self._out):
+            yield self
+
+    def readouterr(self) -> SimpleNamespace:
+        out = self._out.getvalue()
+        self._out.seek(0)
+        self._out.truncate()
+        return SimpleNamespace(out=out, err="")
 
 
 class Failed(AssertionError):  # noqa: N818 - as pytest calls it
@@ -141,6 +160,9 @@ def _arguments(function: Callable[..., Any], given: dict[str, Any], stack: ExitS
     arguments = dict(given)
     for name, parameter in inspect.signature(function).parameters.items():
         if name in arguments or parameter.default is not parameter.empty:
+            continue
+        if name == "capsys":
+            arguments[name] = stack.enter_context(_Capture().running())
             continue
         if name not in _fixtures:
             raise Failed(f"needs a fixture {name!r}, which the test file does not define")

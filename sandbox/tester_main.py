@@ -4,12 +4,10 @@ The verdict goes to the parent on a pipe of its own, each line with a token that
 """
 
 import ast
-import asyncio
 import inspect
 import json
 import os
 import sys
-import unittest
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +58,7 @@ class _Run:
         self._collection = collection
         self._judge = judge
         self._entry: str = job["entry"]
-        peer = Peer(job["reader"], job["writer"], Guard(), trusting=False)
+        self._peer = peer = Peer(job["reader"], job["writer"], Guard(), trusting=False)
         read = reader(peer, loaded["names"], self._entry, collection.names)
         self._namespace = Namespace(read, loaded["modules"])
         self._namespace["_judge"] = judge
@@ -80,6 +78,8 @@ class _Run:
                 self._judge.run(number, runners[test.kind](test.target))
         if trouble:
             self._judge.set_up_failed(trouble)
+        if self._peer.gone:
+            raise wire.PeerGone  # a bare `except:` in the tests may have swallowed it
 
     def _statement(self, statement: ast.stmt) -> str:
         """Run one statement; give what went wrong, empty for nothing."""
@@ -94,31 +94,44 @@ class _Run:
         return ""
 
     def _check(self) -> str:
+        why = ""
         try:
-            self._namespace["check"](self._namespace[self._entry])
+            if self._collection.check_caller:
+                self._namespace[self._collection.check_caller]()
+            else:
+                self._namespace["check"](self._candidate())
         except wire.PeerGone:
             raise
-        except KeyError:
-            why = f"the code does not define {self._entry!r}" if self._entry else "the code defines no function"
         except BaseException as error:  # noqa: BLE001 - as above
             why = f"check raised {described(error)}"
-        else:
-            why = ""
-            for number, test in enumerate(self._collection.tests):
-                if test.kind == "check":
-                    self._judge.passed(number)
+        for number, test in enumerate(self._collection.tests):
+            if test.kind == "check" and not why:
+                self._judge.passed(number)
         self._judge.why_not_run = why
         return why
 
+    def _candidate(self) -> Any:
+        try:
+            return self._namespace[self._entry]
+        except KeyError:
+            what = repr(self._entry) if self._entry else "a function"
+            raise NameError(f"the code does not define {what}") from None
+
     def _function(self, name: str) -> Callable[[], None]:
-        return lambda: _call_test(self._namespace[name])
+        return lambda: _call_test(self._defined(name))
+
+    def _defined(self, name: str) -> Any:
+        """Find what the tests define; the candidate's object of that name is no test."""
+        if name in self._namespace:
+            return dict.__getitem__(self._namespace, name)
+        raise pytest_shim.Failed(self._judge.why_not_run or f"{name} was never defined")
 
     def _method(self, name: str) -> Callable[[], None]:
         class_name, _, method = name.partition(".")
 
         def run() -> None:
-            cls = self._namespace[class_name]
-            if issubclass(cls, unittest.TestCase):
+            cls = self._defined(class_name)
+            if "unittest" in sys.modules and issubclass(cls, sys.modules["unittest"].TestCase):
                 _run_unittest(cls(method))
                 return
             made = cls()
@@ -135,38 +148,40 @@ def _call_test(function: Callable[..., Any]) -> None:
         try:
             result = call()
             if inspect.iscoroutine(result):
+                import asyncio  # noqa: PLC0415 - see `Peer`
+
                 asyncio.run(result)
-        except AssertionError as error:
-            if label and not isinstance(error, pytest_shim.Failed):
-                error.__dict__["message"] = f"with {label}"
+        except Exception as error:
+            if label:
+                error.add_note(f"with {label}")
             raise
     if count == 0:
         raise pytest_shim.Failed("has no cases")
 
 
-class _OneResult(unittest.TestResult):
-    succeeded = False
-    first: BaseException | None = None
+def _run_unittest(case: Any) -> None:
+    import unittest  # noqa: PLC0415 - the tests have loaded it already; others are spared the half of the start-up time
 
-    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        self.succeeded = True
+    class OneResult(unittest.TestResult):
+        succeeded = False
+        first: BaseException | None = None
 
-    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
-        self.first = self.first or err[1]
+        def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+            self.succeeded = True
 
-    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-        self.first = self.first or err[1]
-
-    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
-        if err is not None:
+        def addError(self, test: Any, err: Any) -> None:  # noqa: N802
             self.first = self.first or err[1]
 
-    def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
-        self.first = self.first or pytest_shim.Failed(f"skipped: {reason}")
+        def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+            self.first = self.first or err[1]
 
+        def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+            self.first = self.first or (err and err[1])
 
-def _run_unittest(case: unittest.TestCase) -> None:
-    result = _OneResult()
+        def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
+            self.first = self.first or pytest_shim.Failed(f"skipped: {reason}")
+
+    result = OneResult()
     unittest.TestSuite([case]).run(result)
     if result.first is not None:
         raise result.first

@@ -4,9 +4,11 @@ Runs in both sandboxed processes. A value is encoded only if its type is exactly
 left to `handle`, because a subclass carries behaviour of its own that plain data must not.
 """
 
+import importlib
 import json
 import os
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
@@ -69,6 +71,16 @@ def _ints(data: list[str]) -> list[int]:
     return [int(item, 16) for item in data]
 
 
+_BY_TEXT = {
+    "PosixPath": "pathlib",
+    "PurePosixPath": "pathlib",
+    "UUID": "uuid",
+    "IPv4Address": "ipaddress",
+    "IPv6Address": "ipaddress",
+}
+"""Standard values that their text makes again, by the module to load; seldom used, so loaded where they occur."""
+
+
 class Codec:
     """Turns values into JSON and back; what is not plain data goes through two callbacks."""
 
@@ -107,6 +119,8 @@ class Codec:
             return {"dq": [value.maxlen, [self.encode(item, depth) for item in value]]}
         if kind is slice:
             return {"sl": [self.encode(part, depth) for part in (value.start, value.stop, value.step)]}
+        if kind.__name__ in _BY_TEXT and kind is getattr(sys.modules.get(_BY_TEXT[kind.__name__]), kind.__name__, None):
+            return {"text": [kind.__name__, str(value)]}
         return self._handle(value)
 
     def decode(self, data: Any) -> Any:
@@ -124,6 +138,8 @@ class Codec:
             return {self.decode(key): self.decode(item) for key, item in content}
         if tag == "dq":
             return deque((self.decode(item) for item in content[1]), content[0])
+        if tag == "text":
+            return getattr(importlib.import_module(_BY_TEXT[content[0]]), content[0])(content[1])
         if tag == "sl":
             return slice(*(self.decode(part) for part in content))
         return self._resolve(data)

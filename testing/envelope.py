@@ -145,9 +145,7 @@ def _events(reply: Reply, payloads: list[dict[str, Any] | str]) -> Response:
 def _plain(reply: Reply, body: bytes, content_type: str) -> Response:
     limit, ending = _ending(reply)
     headers = {"content-type": content_type, "content-length": str(len(body))}
-    return Response(
-        reply.status, _headers(headers, reply.headers), [body[:limit]], ending=ending, drip_s=reply.drip_s
-    )
+    return Response(reply.status, _headers(headers, reply.headers), [body[:limit]], ending=ending, drip_s=reply.drip_s)
 
 
 def _ending(reply: Reply) -> tuple[int | None, Literal["finish", "cut", "stall"]]:

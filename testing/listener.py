@@ -37,9 +37,7 @@ class Listener:
             raise RuntimeError("this server is already running; make another one")
         self._stop = asyncio.Event()
         listening: Future[int] = Future()
-        thread = threading.Thread(
-            target=lambda: asyncio.run(self._run(listening)), name="fake-openai", daemon=True
-        )
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(listening)), name="fake-openai", daemon=True)
         thread.start()
         self.port = listening.result(_START_STOP_S)
         self._thread = thread

@@ -49,9 +49,7 @@ def rule(
             "message": f"Unsupported parameter or value: {param or 'see the documentation'}",
             "type": "invalid_request_error",
             "param": param,
-            "code": "unsupported_value"
-            if isinstance(which, str) and which != param
-            else "unsupported_parameter",
+            "code": "unsupported_value" if isinstance(which, str) and which != param else "unsupported_parameter",
         }
     return Rule(predicate, Reply(status=status, body={"error": error}), model)
 
@@ -61,9 +59,7 @@ def _parse(text: str) -> tuple[Predicate, str | None]:
         return READY[text]
     match = _EXPRESSION.fullmatch(text)
     if match is None:
-        raise ValueError(
-            f"cannot read the rule {text!r}: write 'a.b', 'a=v', 'a!=v', 'a>n' or one of {[*READY]}"
-        )
+        raise ValueError(f"cannot read the rule {text!r}: write 'a.b', 'a=v', 'a!=v', 'a>n' or one of {[*READY]}")
     keys, operator = match["path"].split("."), match["operator"]
     value: Any = _literal(match["value"]) if operator else None
 

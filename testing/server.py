@@ -105,9 +105,7 @@ class FakeOpenAI:
 
     async def wait_for_async(self, model: str, count: int = 1, *, timeout_s: float = 10.0) -> list[Recorded]:
         """`wait_for` for callers that have an event loop to keep going."""
-        return await asyncio.wrap_future(
-            self._listener.submit(lambda: self._arrived(model, count, timeout_s))
-        )
+        return await asyncio.wrap_future(self._listener.submit(lambda: self._arrived(model, count, timeout_s)))
 
     def start(self) -> None:
         """Listen; after `close`, on the same port again and with the same scripts and records.

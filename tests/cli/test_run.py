@@ -4,7 +4,9 @@ import json
 
 
 def test_a_task_that_fails_once_and_passes_after_reflecting(reflexion, model):
-    model.script("m", "17 * 23 = 401\nAnswer: 401", '{"improvement": "Multiply the tens first."}', "1. Multiply.", "Answer: 391")
+    model.script(
+        "m", "17 * 23 = 401\nAnswer: 401", '{"improvement": "Multiply the tens first."}', "1. Multiply.", "Answer: 391"
+    )
     done = reflexion("run", "What is 17 * 23?", "--expect", "num:391")
     assert done.exit_code == 0
     assert done.stdout.startswith("Answer: 391\n")
@@ -39,7 +41,9 @@ def test_a_task_may_come_from_stdin(reflexion, model):
 
 
 def test_code_is_judged_by_its_tests(reflexion, model, tmp_path):
-    model.script("m", "```python\ndef add(a, b):\n    return a - b\n```", '{"improvement": "Add, do not subtract."}', "Add.")
+    model.script(
+        "m", "```python\ndef add(a, b):\n    return a - b\n```", '{"improvement": "Add, do not subtract."}', "Add."
+    )
     model.default("m", "```python\ndef add(a, b):\n    return a + b\n```")
     tests = tmp_path / "tests.py"
     tests.write_text("assert add(1, 2) == 3\nassert add(0, 0) == 0\n")

@@ -1,5 +1,7 @@
 """Wrong code that tries to be taken for right: none of it passes."""
 
+import asyncio
+
 import pytest
 
 from reflexion.sandbox import Limits, judge
@@ -33,7 +35,10 @@ CHEATS = {
     "sys.exit in the call": "import sys\ndef volume_cube(l): sys.exit(0)",
     "prints a verdict": 'import os\nprint("OK 3 passed")\nos.write(1, b"PASS\\n")\nos._exit(0)',
     "excepthook": "import sys, os\nsys.excepthook = lambda *a: os._exit(0)\ndef volume_cube(l): return 0",
-    "atexit": 'import atexit, os\natexit.register(lambda: (print("3 passed"), os._exit(0)))\ndef volume_cube(l): return 0',
+    "atexit": """
+import atexit, os
+atexit.register(lambda: (print("3 passed"), os._exit(0)))
+def volume_cube(l): return 0""",
     "equal to anything": """
 class Y:
     def __eq__(self, other): return True
@@ -145,6 +150,12 @@ def volume_cube(l): return Y()
 wire.Codec.encode = lambda self, value, depth=0: {"object": {"number": 0, "class": {
     "number": 0, "name": "int", "standard": "builtins:int", "ancestors": ["builtins:int"], "bases": [],
     "special": ["__eq__", "__ne__", "__bool__"]}, "value": True}}""",
+    "answers as a test that was never defined": """
+def volume_cube(l): return 0
+def test_cube(): pass
+class TestCube:
+    def __init__(self, *a): pass
+    def test_cube(self): pass""",
     "defines check and the tests itself": """
 def check(candidate): pass
 def test_cube(): pass
@@ -160,9 +171,8 @@ async def test_the_honest_solution_passes(tests):
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-@pytest.mark.parametrize("tests", [ASSERTS, UNITTEST + CHECK], ids=["asserts", "unittest and check"])
-async def test_no_cheat_passes(cheat, tests):
-    verdict = await judge(CHEATS[cheat], tests, entry="volume_cube", limits=PATIENT)
+async def test_no_cheat_passes(cheat):
+    verdict = await judge(CHEATS[cheat], ASSERTS + UNITTEST + CHECK, entry="volume_cube", limits=PATIENT)
     assert verdict.state in {"ran", "candidate_failed", "crashed"}, verdict
     assert not verdict.passed
     assert not any(result.passed for result in verdict.results), verdict.results
@@ -175,7 +185,7 @@ TOLERANT = {
     "order": "assert 2.9 < root(27) < 3.1",
     "membership": "assert root(27) in (3, 3.0)",
     "contains": "assert 3 in root(27)",
-    "own abs": "assert abs(root(27) - 3) < 1e-6",
+    "length of a difference": "assert not (root(27) - 3)",
     "truth of a difference": "assert not (root(27) - 3)",
     "sum": "assert sum([root(27), -3]) == 0",
 }
@@ -190,6 +200,7 @@ class Y:
     def __lt__(self, other): return True
     __gt__ = __le__ = __ge__ = __eq__ = __contains__ = __lt__
     def __bool__(self): return False
+    def __len__(self): return 0
     def __hash__(self): return hash(3)
 class Z(Y):
     def __sub__(self, other): return self
@@ -200,35 +211,40 @@ def isclose(*a): return True
 """
 
 
-@pytest.mark.parametrize("kind", ["Y", "Z"])
 @pytest.mark.parametrize("tests", TOLERANT.values(), ids=TOLERANT)
-async def test_an_object_that_agrees_with_anything_passes_no_tolerant_test(tests, kind):
-    verdict = await judge(f"{AGREES_WITH_ANYTHING}\ndef root(n): return {kind}()", tests, limits=PATIENT)
-    assert (verdict.state, verdict.passed) == ("ran", False), verdict.results
-    honest = "def root(n): return round(n ** (1 / 3), 9)"
-    if "3 in" not in tests:
-        assert (await judge(honest, tests, limits=PATIENT)).passed
+async def test_an_object_that_agrees_with_anything_passes_no_tolerant_test(tests):
+    cheats = [f"{AGREES_WITH_ANYTHING}\ndef root(n): return {kind}()" for kind in "YZ"]
+    if tests == TOLERANT["length of a difference"]:
+        cheats = [f"{code}\ndel Y.__bool__" for code in cheats]
+    honest = "def root(n): return " + ("[3]" if tests.startswith("assert 3 in") else "round(n ** (1 / 3), 9)")
+    first, second, right = await asyncio.gather(*(judge(code, tests, limits=PATIENT) for code in (*cheats, honest)))
+    assert [(verdict.state, verdict.passed) for verdict in (first, second)] == [("ran", False)] * 2
+    assert right.passed, right
 
 
-async def test_a_callback_is_no_way_into_the_tests():
-    code = """
-def search(f):
-    for path in ("__globals__", "__code__", "__closure__", "__self__", "func_globals", "gi_frame", "__class__"):
-        try:
-            found = getattr(f, path)
-        except Exception:
-            continue
-        if path != "__class__":
-            return found
-    return f(1)
-"""
+async def test_an_argument_is_no_way_into_the_tests():
+    code = "def reach(given, path): return type(getattr(given, path)).__name__"
     tests = """
 expected = 27
-assert search(lambda x: x + 1) == 2
-assert search(iter([1]).__next__) == 1
+def numbers():
+    yield expected
+class Holder:
+    def method(self): return expected
+def test_no_way():
+    own = ("method", "method-wrapper", "builtin_function_or_method")
+    for given in (lambda: expected, Holder().method, numbers(), Holder()):
+        for path in (
+            "__globals__", "__code__", "__closure__", "__self__", "__func__", "__wrapped__", "__reduce_ex__",
+            "__builtins__", "gi_frame", "gi_code", "mro",
+        ):
+            try:
+                found = reach(given, path)
+            except (AttributeError, PermissionError):
+                continue
+            assert found in own, (path, found)
 """
     verdict = await judge(code, tests, limits=PATIENT)
-    assert [result.passed for result in verdict.results][:1] == [True], verdict
+    assert verdict.passed, verdict
 
 
 async def test_nothing_is_left_over_from_the_attempt_before():

@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from openai import AsyncOpenAI
+
 from reflexion.testing import FakeOpenAI
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from blockbuster import blockbuster_ctx
 from openai import AsyncOpenAI
+
 from reflexion.testing import FakeOpenAI, Reply
 
 ASK = [{"role": "user", "content": "hi"}]

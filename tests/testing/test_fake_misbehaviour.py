@@ -7,6 +7,7 @@ import json
 import httpx
 import openai
 import pytest
+
 from reflexion.testing import FakeOpenAI, Reply
 
 ASK = [{"role": "user", "content": "hi"}]
@@ -21,9 +22,7 @@ async def read(client: openai.AsyncOpenAI) -> list[str]:
 
 
 async def test_a_status_comes_with_its_headers_and_openais_error_shape(server, client):
-    server.script(
-        "m", Reply("overloaded", status=503, headers={"Retry-After": "2", "x-should-retry": "true"})
-    )
+    server.script("m", Reply("overloaded", status=503, headers={"Retry-After": "2", "x-should-retry": "true"}))
     with pytest.raises(openai.InternalServerError) as caught:
         await ask(client)
     assert caught.value.response.headers["retry-after"] == "2"
@@ -39,9 +38,7 @@ async def test_an_error_carries_its_code(server, client, stream):
 
 
 async def test_a_body_need_not_be_json(server, client):
-    server.script(
-        "m", Reply(body=b"\xff<html>", headers={"Content-Type": "application/json"}), Reply(body="oops")
-    )
+    server.script("m", Reply(body=b"\xff<html>", headers={"Content-Type": "application/json"}), Reply(body="oops"))
     with pytest.raises(ValueError, match=r"codec|Expecting"):
         await ask(client)
     assert await ask(client) == "oops"

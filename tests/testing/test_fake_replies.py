@@ -6,6 +6,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, NotFoundError
 from pydantic import BaseModel, SecretStr
+
 from reflexion.testing import FakeOpenAI, Reply, count_tokens, prompt_tokens
 
 ASK = [{"role": "user", "content": "How good is it?"}]
@@ -118,9 +119,7 @@ async def test_a_stream_has_usage_where_the_script_puts_it(server, client, place
 
 async def test_explicit_chunks_go_out_as_they_are(server, client):
     chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "z"}
-    server.script(
-        "m", Reply(chunks=[{**chunk, "choices": [{"index": 0, "delta": {"content": "hi"}}]}, chunk])
-    )
+    server.script("m", Reply(chunks=[{**chunk, "choices": [{"index": 0, "delta": {"content": "hi"}}]}, chunk]))
     assert [received.model for received in await streamed(client)] == ["z", "z"]
 
 
@@ -161,6 +160,4 @@ async def test_reasoning_finish_reason_and_model_name_are_scripted(server, clien
     assert plain.choices[0].message.model_extra["reasoning_content"] == '{"score": 8}'
     assert (plain.choices[0].finish_reason, plain.model) == ("length", "m-2026-01-01")
     deltas = [choice.delta for chunk in await streamed(client) for choice in chunk.choices]
-    assert (
-        "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas) == '{"score": 8}'
-    )
+    assert "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas) == '{"score": 8}'

@@ -1,5 +1,0 @@
-assert to_roman(3) == "III"
-assert to_roman(4) == "IV"
-assert to_roman(58) == "LVIII"
-assert to_roman(1994) == "MCMXCIV"
-assert to_roman(3999) == "MMMCMXCIX"

@@ -1,0 +1,26 @@
+"""`ast.parse`, also where several threads parse at once.
+
+CPython 3.11 counts the depth of the trees that it builds for all threads together, and then raises SystemError or
+RecursionError for source that is fine (https://github.com/python/cpython/issues/106905).
+"""
+
+import ast
+
+_TRIES = 20
+
+
+def parse(source: str) -> ast.Module:
+    """Parse a module.
+
+    Raises:
+        SyntaxError: it is no Python.
+        ValueError: it holds characters that no source may hold.
+        RecursionError: it is nested too deeply.
+        MemoryError: so deeply that the parser gives up.
+    """
+    for _ in range(_TRIES):
+        try:
+            return ast.parse(source)
+        except (SystemError, RecursionError):
+            continue
+    return ast.parse(source)

@@ -1,0 +1,39 @@
+"""A critic's endpoint, and property tests that no slow machine can fail."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from reflexion.evaluators import Critic
+from reflexion.models import ConnectionSettings, Meter, Models, capabilities
+from reflexion.prompts import PromptBook
+from reflexion.testing import FakeOpenAI
+
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("calm")
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeOpenAI]:
+    # The same port may come again, and what was learnt of its last owner is wrong of the next.
+    monkeypatch.setattr(capabilities, "_KNOWN", {})
+    for variable in [name for name in os.environ if name.startswith(("REFLEXION_", "OPENAI_"))]:
+        monkeypatch.delenv(variable)
+    async with FakeOpenAI() as running:
+        yield running
+
+
+@pytest.fixture
+async def critic(server: FakeOpenAI) -> AsyncIterator[Callable[..., Critic]]:
+    models = Models(ConnectionSettings(base_url=server.base_url, api_key="any", max_retries=0, _env_file=None))
+    book = PromptBook.load()
+
+    def make(lang: Any = "en", **limits: Any) -> Critic:
+        meter = Meter(role="evaluator", attempt=1, **limits)
+        return Critic(models.client("evaluator", "critic-m"), meter, book, lang)
+
+    yield make
+    await models.aclose()

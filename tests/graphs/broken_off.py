@@ -1,0 +1,80 @@
+"""A run in a process of its own, which the tests kill; see test_resume.py.
+
+The processes are forked from one that has imported everything already: importing takes longer than the run.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest import mock
+
+import langchain_openai  # noqa: F401 - here for the fork server
+
+import reflexion.memory.postgres
+import reflexion.memory.sqlite  # noqa: F401
+from reflexion.graphs import Settings, open_reflexion
+from reflexion.memory import Lessons, ThreadBusy
+from reflexion.models import ConnectionSettings
+
+TASK = "Sum a list."
+
+
+class Child:
+    """The process; what it says is `held`, `busy`, or its result."""
+
+    def __init__(self, *arguments: Any) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["broken_off"])
+        self._ours, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=run, args=(theirs, *arguments))
+        # Before Python 3.13 the fork server ignores the path it is given, and with it what it is to import.
+        with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(sys.path)}):
+            self._process.start()
+        theirs.close()
+
+    def says(self) -> Any:
+        """What it says next; raises EOFError where it ends without a word."""
+        if not self._ours.poll(60):
+            raise TimeoutError("the child says nothing")
+        return self._ours.recv()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def run(connection: Connection, *arguments: Any) -> None:
+    asyncio.run(work(connection.send, *arguments))
+
+
+async def work(say: Any, base_url: str, database: str, thread: str, slow: str, how: str) -> None:
+    models = {f"{role}_model": f"{role}-m" for role in ("actor", "reflector", "planner")}
+    settings = Settings(**models, evaluator_model="critic-m", max_attempts=2)
+    connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
+    if slow:
+        hold(slow, say)
+    async with open_reflexion(settings, connection=connection, database_url=database) as agent:
+        task = None if how == "none" else TASK
+        try:
+            result = await agent.run(task, thread=thread, wait_s=30 if how == "wait" else 0)
+        except ThreadBusy:
+            say("busy")
+        else:
+            say(result.as_json())
+
+
+def hold(method: str, say: Any) -> None:
+    """Let a method of the lessons say that it was called, and never return."""
+
+    async def held(*_: Any, **__: Any) -> None:
+        say("held")
+        await asyncio.Event().wait()
+
+    setattr(Lessons, method, held)
+
+
+if __name__ == "__main__":
+    asyncio.run(work(print, *sys.argv[1:]))

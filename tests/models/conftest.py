@@ -1,0 +1,27 @@
+"""A loopback endpoint for every test, and property tests that no slow machine can fail."""
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+from endpoint import Endpoint
+from hypothesis import HealthCheck, settings
+
+from reflexion.models import capabilities
+from reflexion.testing import FakeOpenAI
+
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("calm")
+
+
+@pytest.fixture
+async def endpoint(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Endpoint]:
+    # The same port may come again, and what was learnt of its last owner is wrong of the next.
+    monkeypatch.setattr(capabilities, "_KNOWN", {})
+    for variable in [name for name in os.environ if name.startswith(("REFLEXION_", "OPENAI_"))]:
+        monkeypatch.delenv(variable)
+    async with FakeOpenAI() as server:
+        made = Endpoint(server)
+        yield made
+        for models in made.opened:
+            await models.aclose()

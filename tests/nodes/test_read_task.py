@@ -1,0 +1,44 @@
+"""What a run accepts as its task."""
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from reflexion.graphs import ConfigurationError
+from reflexion.nodes.recall import read_task
+
+CHAT = [HumanMessage("first"), AIMessage("reply"), HumanMessage("second"), AIMessage("reply")]
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "from_messages"),
+    [
+        ({"task": "Sum."}, "Sum.", False),
+        ({"task": "Sum.", "messages": CHAT}, "Sum.", False),
+        ({"messages": CHAT}, "second", True),
+        ({"task": "  ", "messages": CHAT}, "second", True),
+    ],
+)
+def test_the_task_is_the_text_or_else_the_last_human_message(given, text, from_messages):
+    spec = read_task(given)
+    assert (spec["text"], spec["from_messages"]) == (text, from_messages)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "no task"),
+        ({"task": " "}, "no task"),
+        ({"messages": [AIMessage("reply")]}, "no task"),
+        ({"task": "t", "tests": "assert f()", "expect": "1"}, "give one of them"),
+        ({"task": "t", "tests": "x = 1"}, "test"),
+        ({"task": "t", "tests": "assert ("}, "test"),
+    ],
+)
+def test_what_cannot_be_worked_on_is_refused(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        read_task(given)
+
+
+def test_an_empty_expectation_is_none():
+    assert read_task({"task": "t", "expect": ""})["expect"] is None
+    assert read_task({"task": "t", "expect": 0})["expect"] == 0

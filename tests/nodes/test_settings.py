@@ -1,0 +1,60 @@
+"""The settings of a run: where they come from, what is refused, and in which words."""
+
+import pytest
+
+from reflexion.graphs import ConfigurationError, Settings
+from reflexion.nodes import make_settings
+from reflexion.nodes.settings import settings_of
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    monkeypatch.undo()
+    make_settings()  # forgets the .env of this test
+
+
+def test_the_caller_wins_over_the_environment_and_that_over_dotenv(folder, monkeypatch):
+    (folder / ".env").write_text("REFLEXION_THRESHOLD=0.1\nREFLEXION_PATIENCE=1\nREFLEXION_MAX_ATTEMPTS=4\nOTHER=1\n")
+    monkeypatch.setenv("REFLEXION_THRESHOLD", "0.2")
+    monkeypatch.setenv("REFLEXION_PATIENCE", "2")
+    settings = make_settings(threshold=0.3)
+    assert (settings.threshold, settings.patience, settings.max_attempts) == (0.3, 2, 4)
+
+
+def test_changes_for_one_run_keep_the_rest_of_the_base(monkeypatch):
+    base = make_settings(threshold=0.3, max_attempts=4)
+    monkeypatch.setenv("REFLEXION_MAX_ATTEMPTS", "9")
+    changed = make_settings(base, threshold=0.5)
+    assert (changed.threshold, changed.max_attempts) == (0.5, 4)
+
+
+def test_an_empty_variable_is_none(monkeypatch):
+    monkeypatch.setenv("REFLEXION_THRESHOLD", "")
+    assert make_settings().threshold == 0.8
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"threshold": 7}, "threshold: .*0 to 1, so 7 of 10 is 0.7"),
+        ({"max_attempts": 0}, r"max_attempts: .*\(it is 0\)"),
+        ({"thresold": 0.5}, "thresold: there is no such setting"),
+        ({"attempt_style": "wild"}, "attempt_style: .*'auto', 'fresh' or 'revise'"),
+        ({"budget_usd": "-1", "namespace": ""}, "namespace: .*; budget_usd: "),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(values, words):
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        make_settings(**values)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_context_that_is_not_ours_means_the_default(monkeypatch):
+    monkeypatch.setenv("REFLEXION_MAX_ATTEMPTS", "7")
+    default, own = Settings(max_attempts=2), Settings(max_attempts=1)
+    for context in (None, {"max_attempts": 1}, object()):
+        assert settings_of(context, None).max_attempts == 7
+        assert settings_of(context, default) is default
+    assert settings_of(own, default) is own
