@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from reflexion.evaluators.records import Attempt, Evaluation, Task
 from reflexion.evaluators.scores import HIGHEST, LOWEST, ScoreError, read_score
-from reflexion.models import ChatClient, Meter, Structure, ask_structured, object_of, strict_schema
+from reflexion.models import Completer, Meter, Structure, ask_structured, object_of, strict_schema
 from reflexion.models.errors import ModelError
 from reflexion.models.replies import Reply
 from reflexion.prompts import Fence, Language, PromptBook
@@ -94,7 +94,7 @@ class Critic:
 
     name = "critic"
 
-    def __init__(self, client: ChatClient, meter: Meter, prompts: PromptBook, lang: Language = "en") -> None:
+    def __init__(self, client: Completer, meter: Meter, prompts: PromptBook, lang: Language = "en") -> None:
         self._client = client
         self._meter = meter
         self._prompts = prompts

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,10 +19,12 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, ChatClient, ConnectionSettings
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
+from reflexion.nodes.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class _Recipe:
     connection: ConnectionSettings | None
     database_url: str | None
     prompts: Path | None
+    degradation: Degradation
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ def open_reflexion(
     connection: ConnectionSettings | None = None,
     database_url: str | None = None,
     prompts: Path | None = None,
+    degradation: Degradation = in_order,
 ) -> "Reflexion":
     """An agent, to be opened with `async with`, or used at once with `run_sync`.
 
@@ -69,6 +73,7 @@ def open_reflexion(
         database_url: `sqlite:///…`, `postgresql://…` or `memory://`; None for `REFLEXION_DATABASE_URL`, else
             a SQLite file in the user's data folder.
         prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
+        degradation: see `build_graph`.
 
     Raises:
         ConfigurationError: a setting in the environment cannot be used.
@@ -83,6 +88,7 @@ def open_reflexion(
             connection=connection or installation.connection,
             database_url=database_url or installation.database_url,
             prompts=prompts or installation.prompts,
+            degradation=degradation,
         )
     )
 
@@ -111,6 +117,7 @@ class Reflexion:
             recipe.connection,
             recipe.prompts,
             recipe.settings,
+            recipe.degradation,
         )
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
@@ -166,6 +173,9 @@ class Reflexion:
         criteria: Sequence[str] = (),
         thread: str | None = None,
         wait_s: float = 0.0,
+        budget: Budget | None = None,
+        batch: str = "",
+        priority: int = 0,
         **settings: Any,
     ) -> Result:
         """Work on a task until an attempt passes or a guard ends the run.
@@ -180,6 +190,9 @@ class Reflexion:
             criteria: what a critic is to look at, each in a sentence.
             thread: name of the thread, whose reflections are kept; None for a new one.
             wait_s: how long to wait for a thread on which another run works, in seconds.
+            budget: one that several runs share; the run's own, from its settings, is inside of it.
+            batch: what the ledger is to sum the run under besides itself and its thread.
+            priority: where requests queue, higher goes first.
             **settings: fields of `Settings` for this run alone.
 
         Raises:
@@ -188,7 +201,14 @@ class Reflexion:
             ThreadBusy: another run holds the thread.
         """
         events = self._events(
-            task, tests=tests, expect=expect, criteria=criteria, thread=thread, wait_s=wait_s, **settings
+            task,
+            tests=tests,
+            expect=expect,
+            criteria=criteria,
+            thread=thread,
+            wait_s=wait_s,
+            scope=Scope(budget=budget, batch_id=batch, priority=priority),
+            **settings,
         )
         async with aclosing(events):
             async for event in events:
@@ -206,6 +226,9 @@ class Reflexion:
         criteria: Sequence[str] = (),
         thread: str | None = None,
         wait_s: float = 0.0,
+        budget: Budget | None = None,
+        batch: str = "",
+        priority: int = 0,
         **settings: Any,
     ) -> AsyncGenerator[Event, None]:
         """As `run`, but yields what happens as it happens; the last event is `result`."""
@@ -216,6 +239,7 @@ class Reflexion:
             criteria=criteria,
             thread=thread,
             wait_s=wait_s,
+            scope=Scope(budget=budget, batch_id=batch, priority=priority),
             **({"stream": True} | settings),
         )
 
@@ -255,6 +279,7 @@ class Reflexion:
         criteria: Sequence[str],
         thread: str | None,
         wait_s: float,
+        scope: Scope,
         **changes: Any,
     ) -> AsyncGenerator[Event, None]:
         opened = self._open
@@ -267,7 +292,7 @@ class Reflexion:
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
         thread_id = thread or str(uuid.uuid4())
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
-            run = Run(opened.graph, thread_id, settings)
+            run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
             self._running[thread_id] = run
             try:
                 async with aclosing(run.events(given)) as events:
@@ -278,14 +303,16 @@ class Reflexion:
 
 
 def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
-    """The clients of the roles that are left to a model.
+    """The clients of the roles that are left to a model, those that may take their place included.
 
     Raises:
         ModelConfigurationError: one of them has no usable model.
     """
     replaced = {"actor": kit.actor, "evaluator": kit.evaluator}
     roles = [role for role in ROLES if replaced.get(role) is None]
-    return [kit.models.client(role, settings.model_for(role)) for role in roles]
+    behind = [*settings.fallback_models, *([settings.cheaper_model] if settings.cheaper_model else [])]
+    names = [(role, name) for role in roles for name in (settings.model_for(role), *behind)]
+    return [kit.models.client(role, name) for role, name in names]
 
 
 def _check_models(kit: Kit, settings: Settings) -> None:
@@ -296,7 +323,7 @@ def _check_models(kit: Kit, settings: Settings) -> None:
         ConfigurationError: there is a budget in USD, and a model whose price is unknown.
     """
     for client in _clients(kit, settings):
-        if settings.budget_usd is not None and not client.has_price():
+        if (settings.budget_usd or settings.thread_budget_usd) and not client.has_price():
             raise ConfigurationError(
                 f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "
                 f'REFLEXION_PRICES=\'{{"{client.name}": {{"input": 0.5, "output": 1.5}}}}\' (USD per million tokens), '

@@ -25,6 +25,7 @@ from reflexion.nodes import (
     reflector,
     remember,
 )
+from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.settings import read_dotenv, settings_of
 from reflexion.prompts import PromptBook
 
@@ -40,6 +41,7 @@ def build_graph(
     connection: ConnectionSettings | None = None,
     prompts: Path | None = None,
     settings: Settings | None = None,
+    degradation: Degradation = in_order,
 ) -> StateGraph[State, Settings, Input, Output]:
     """The graph, not yet compiled: give it a checkpointer and a store of your own.
 
@@ -52,12 +54,13 @@ def build_graph(
         connection: endpoint and key; None reads the environment.
         prompts: a folder with prompt files of your own.
         settings: of runs that are given no context; None reads the environment.
+        degradation: what is given up as the run's budget runs short.
 
     Raises:
         PromptError: the prompt files cannot be used.
         TypeError: the evaluator is none.
     """
-    return assemble(make_kit(model, evaluator, actor, connection, prompts, settings))
+    return assemble(make_kit(model, evaluator, actor, connection, prompts, settings, degradation))
 
 
 def make_kit(
@@ -67,6 +70,7 @@ def make_kit(
     connection: ConnectionSettings | None,
     prompts: Path | None,
     settings: Settings | None,
+    degradation: Degradation = in_order,
 ) -> Kit:
     """What the nodes work with; see `build_graph`."""
     if own_actor is not None and not isinstance(own_actor, Runnable):
@@ -78,6 +82,7 @@ def make_kit(
         evaluator=None if judge is None else as_evaluator(judge),
         actor=own_actor,
         settings=settings,
+        degradation=degradation,
     )
 
 
@@ -92,11 +97,11 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "evaluator": evaluator,
         "reflector": reflector,
         "planner": planner,
-        "remember": partial(remember, stop=stop),
+        "remember": partial(remember, stop=partial(stop, degradation=kit.degradation)),
     }
 
     def next_step(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
-        return route(state, settings_of(runtime.context, kit.settings))
+        return route(state, settings_of(runtime.context, kit.settings), kit.degradation)
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))

@@ -5,6 +5,7 @@ from typing import Literal
 from reflexion.graphs.state import State
 from reflexion.models import Usage
 from reflexion.nodes.attempts import attempts_without_gain, repetitions
+from reflexion.nodes.degradation import Degradation, in_order, share_left
 from reflexion.nodes.remember import Stop
 from reflexion.nodes.settings import Settings
 
@@ -22,12 +23,12 @@ def recursion_limit(max_attempts: int) -> int:
     return STEPS_PER_ROUND * max_attempts + STEPS_AROUND + STEPS_PER_ROUND
 
 
-def route(state: State, settings: Settings) -> Literal["reflector", "remember"]:
+def route(state: State, settings: Settings, degradation: Degradation = in_order) -> Literal["reflector", "remember"]:
     """The edge after the evaluator."""
-    return "remember" if stop(state, settings) else "reflector"
+    return "remember" if stop(state, settings, degradation) else "reflector"
 
 
-def stop(state: State, settings: Settings) -> Stop | None:
+def stop(state: State, settings: Settings, degradation: Degradation = in_order) -> Stop | None:
     """Why the run ends here, with a sentence on it; None where it goes on.
 
     Reasons are looked at in a fixed order, and none of them can turn false between the edge and the last
@@ -45,7 +46,7 @@ def stop(state: State, settings: Settings) -> Stop | None:
         return "passed", f"attempt {last['number']} scored {score:.2f} of at least {settings.threshold:.2f}"
     if len(attempts) >= settings.max_attempts:
         return "max_attempts", f"no attempt of {len(attempts)} reached {settings.threshold:.2f}"
-    return _plateau(state, settings) or _spent(state, settings) or _out_of_steps(state)
+    return _plateau(state, settings) or _spent(state, settings, degradation) or _out_of_steps(state)
 
 
 def _plateau(state: State, settings: Settings) -> Stop | None:
@@ -61,12 +62,17 @@ def _plateau(state: State, settings: Settings) -> Stop | None:
     return None
 
 
-def _spent(state: State, settings: Settings) -> Stop | None:
+def _spent(state: State, settings: Settings, degradation: Degradation) -> Stop | None:
     usage = Usage.of(state["calls"])
+    if settings.budget_requests is not None and usage.requests >= settings.budget_requests:
+        return "budget", f"{usage.requests} of {settings.budget_requests} requests are made"
     if settings.budget_tokens is not None and usage.tokens >= settings.budget_tokens:
         return "budget", f"{usage.tokens} of {settings.budget_tokens} tokens are spent"
     if settings.budget_usd is not None and usage.cost_usd is not None and usage.cost_usd >= settings.budget_usd:
         return "budget", f"{usage.cost_usd:f} of {settings.budget_usd:f} USD are spent"
+    left = share_left(usage, settings)
+    if degradation(left).no_further_attempt:
+        return "budget", f"{left:.0%} of the budget is left, too little for another attempt"
     if settings.deadline_s is not None and state["elapsed_s"] >= settings.deadline_s:
         return "deadline", f"{state['elapsed_s']:.1f} of {settings.deadline_s:g} seconds are over"
     return None

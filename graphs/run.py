@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -11,9 +12,12 @@ from langgraph.types import StateSnapshot
 from reflexion.graphs.result import result_of
 from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.state import Input, Output, State
+from reflexion.models import Budget, Usage, as_call
 from reflexion.nodes import ConfigurationError, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
+from reflexion.nodes.scope import Scope
+from reflexion.nodes.scope import current as current_scope
 
 Graph = CompiledStateGraph[State, Settings, Input, Output]
 Event = dict[str, Any]
@@ -23,8 +27,9 @@ Event = dict[str, Any]
 class Run:
     """One run on a thread that is held."""
 
-    def __init__(self, graph: Graph, thread_id: str, settings: Settings) -> None:
+    def __init__(self, graph: Graph, thread_id: str, settings: Settings, scope: Scope) -> None:
         self._graph = graph
+        self._scope = scope
         self._thread_id = thread_id
         self._settings = settings
         self._config = RunnableConfig(
@@ -48,10 +53,12 @@ class Run:
         Raises:
             ConfigurationError: there is no task, neither given nor unfinished.
         """
-        resumed = self._goes_on(given, await self._graph.aget_state(self._config))
+        before = await self._graph.aget_state(self._config)
+        resumed = self._goes_on(given, before)
+        scope = await self._with_history(before.values.get("run_id", "") if resumed else "")
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.create_task(self._drive(None if resumed else given, queue))
+        work = asyncio.create_task(self._drive(None if resumed else given, queue, scope))
         # A task that is cancelled before its first step runs no line of its own, not even a `finally`.
         work.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -77,8 +84,30 @@ class Run:
             raise ConfigurationError(f"thread {self._thread_id!r} has nothing unfinished to go on with: give a task")
         return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
-    async def _drive(self, given: Input | None, queue: asyncio.Queue[Event | None]) -> None:
+    async def _with_history(self, run_id: str) -> Scope:
+        """The scope with what the ledger holds of the run that is resumed, and of a thread that has a budget."""
+        scope, settings = self._scope, self._settings
+        store = scope.store
+        if store is None:
+            return scope
+        if run_id:
+            # Nobody else can be at work on it: its thread is held.
+            await store.lose(run_id)
+            scope = replace(scope, recovered=[as_call(line) for line in await store.lines(run_id=run_id)])
+        if settings.thread_budget_usd is not None or settings.thread_budget_tokens is not None:
+            budget = Budget(
+                "thread",
+                usd=settings.thread_budget_usd,
+                tokens=settings.thread_budget_tokens,
+                parent=scope.budget,
+                spent=Usage.of(await store.lines(thread_id=self._thread_id)),
+            )
+            scope = replace(scope, budget=budget)
+        return scope
+
+    async def _drive(self, given: Input | None, queue: asyncio.Queue[Event | None], scope: Scope) -> None:
         cancellation.current.set(self._cancellation)
+        current_scope.set(scope)
         async for event in self._graph.astream(
             given, self._config, context=self._settings, stream_mode="custom", durability="sync"
         ):

@@ -1,10 +1,19 @@
 """Access to chat models: roles, the protocol's quirks, retries, budget, prices and the ledger."""
 
-from reflexion.models.client import ChatClient, Policy, Structure
+from reflexion.models.breaker import Breaker
+from reflexion.models.budget import Budget
+from reflexion.models.client import ChatClient
+from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.errors import CONFIGURATION, ModelError, scrub
-from reflexion.models.meter import BudgetExhausted, DeadlineExceeded, Meter
+from reflexion.models.fallback import Fallback
+from reflexion.models.ledger import Ledger, LedgerLine, LedgerStore, MemoryLedger, as_call
+from reflexion.models.limits import Limits, RateLimit
+from reflexion.models.meter import Meter
 from reflexion.models.prices import Price, Prices
+from reflexion.models.profiles import PROFILES, Profile
 from reflexion.models.replies import Reply
+from reflexion.models.request import Completer, Structure
+from reflexion.models.retry import RetryPolicy
 from reflexion.models.roles import ROLES, ModelConfigurationError, Models, Role
 from reflexion.models.settings import ConnectionSettings
 from reflexion.models.structured import ask_structured, object_of, strict_schema
@@ -12,23 +21,36 @@ from reflexion.models.usage import Call, Usage
 
 __all__ = [
     "CONFIGURATION",
+    "PROFILES",
     "ROLES",
+    "Breaker",
+    "Budget",
     "BudgetExhausted",
     "Call",
     "ChatClient",
+    "Completer",
     "ConnectionSettings",
     "DeadlineExceeded",
+    "Fallback",
+    "Ledger",
+    "LedgerLine",
+    "LedgerStore",
+    "Limits",
+    "MemoryLedger",
     "Meter",
     "ModelConfigurationError",
     "ModelError",
     "Models",
-    "Policy",
     "Price",
     "Prices",
+    "Profile",
+    "RateLimit",
     "Reply",
+    "RetryPolicy",
     "Role",
     "Structure",
     "Usage",
+    "as_call",
     "ask_structured",
     "object_of",
     "scrub",

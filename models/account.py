@@ -7,8 +7,8 @@ from decimal import Decimal
 from math import ceil
 from typing import Literal
 
+from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import BudgetExhausted, DeadlineExceeded
 from reflexion.models.usage import decimal_text
 
 LONGEST_REPLY = 1_000_000

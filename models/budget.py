@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 
 from reflexion.models.account import Account, Amount
+from reflexion.models.ends import SMALLEST_REPLY, DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import SMALLEST_REPLY, DeadlineExceeded
 from reflexion.models.usage import Call, Usage
 
 

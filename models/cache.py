@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import DeadlineExceeded
 from reflexion.models.replies import Reply, read_reply
 from reflexion.models.usage import Call
 

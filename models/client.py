@@ -1,59 +1,32 @@
-"""One chat model at one endpoint, called the careful way: one layer of retries, every request in the ledger."""
+"""One chat model at one endpoint, called the careful way: guarded, repeated in one place, every request booked."""
 
 import asyncio
-import json
-import random
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import BaseMessage
 
+from reflexion.models.answer import Answer, spoken
+from reflexion.models.cache import cache_key, cached_call
 from reflexion.models.capabilities import Capabilities, Sent, capabilities_of
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import ModelError, classify, scrub
-from reflexion.models.meter import DeadlineExceeded, Meter
+from reflexion.models.exchange import Exchange, guarded
+from reflexion.models.meter import Meter
 from reflexion.models.prices import Prices
 from reflexion.models.replies import Reply, read_reply, text_of
+from reflexion.models.request import OnToken, Request, Structure, speaks_openai, to_wire
+from reflexion.models.retry import RetryPolicy
+from reflexion.models.seam import Seam
 from reflexion.models.usage import Call, decimal_text, estimate_tokens
 
-OnToken = Callable[[str], None]
-Sleep = Callable[[float], Awaitable[None]]
-
-TOKENS_PER_MESSAGE = 4
-"""What a chat template adds to each message: its role and its ends."""
-TOKENS_PER_SCHEMA = 40
-"""What goes around a schema: the name, and that it is one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """How patient a client is. Times in seconds."""
-
-    call_timeout_s: float = 300.0
-    max_retries: int = 3
-    first_wait_s: float = 0.5
-    max_wait_s: float = 60.0
-
-    def wait_s(self, attempt: int, asked_s: float | None) -> float:
-        """Time to wait before try number `attempt` + 1: full jitter, and never less than was asked for.
-
-        Exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", 2015).
-        """
-        backoff = random.uniform(0, min(self.max_wait_s, self.first_wait_s * 2**attempt))  # noqa: S311
-        return backoff if asked_s is None else asked_s + min(backoff, self.first_wait_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A JSON object to ask for."""
-
-    name: str
-    schema: dict[str, Any]
-    """A JSON schema as strict endpoints want it: every field required, nothing else allowed, no defaults."""
+EXPECTED_REPLY = 1_024
+"""Tokens that a rate limit sets aside for a reply that has no limit; corrected once its usage is known."""
 
 
 class ChatClient:
@@ -66,31 +39,51 @@ class ChatClient:
         name: str,
         base_url: str = "",
         prices: Prices | None = None,
-        policy: Policy | None = None,
+        retry: RetryPolicy | None = None,
+        seam: Seam | None = None,
+        call_timeout_s: float = 300.0,
+        first_token_timeout_s: float | None = None,
         max_tokens: int | None = None,
         embedded: bool = False,
         secret: str = "",
-        sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Remember how to reach the model; `secret` is what no message may repeat, `sleep` waits between tries."""
+        """Remember how to reach the model.
+
+        Args:
+            connect: makes the chat model; called again when the embedded model's server has gone.
+            name: the model's name, as the ledger shows it.
+            base_url: its endpoint; empty where it has none.
+            prices: what its tokens cost.
+            retry: when a request is repeated.
+            seam: the guards that the whole program shares.
+            call_timeout_s: seconds that one request may take in all.
+            first_token_timeout_s: seconds that a stream may take to begin; None for no limit of its own.
+            max_tokens: its longest reply.
+            embedded: whether it is the embedded model, whose own judgement is worth little.
+            secret: what no message may repeat.
+        """
         self.name = name
-        """The model's name, as the ledger shows it."""
         self.base_url = base_url
         self.embedded = embedded
-        """True for the embedded model, whose own judgement is worth little."""
         self._connect = connect
         self._connecting = asyncio.Lock()
         self._model: BaseChatModel | None = None
         self._prices = prices or Prices()
-        self._policy = policy or Policy()
+        self._retry = retry or RetryPolicy()
+        self._seam = seam or Seam()
+        self._call_timeout_s = call_timeout_s
+        self._first_token_timeout_s = first_token_timeout_s
         self._max_tokens = max_tokens
         self._secret = secret
-        self._sleep = sleep
 
     @property
     def capabilities(self) -> Capabilities:
         """What this endpoint has been found to support."""
         return capabilities_of(self.base_url, self.name)
+
+    def has_price(self) -> bool:
+        """Whether calls have a known price."""
+        return self._prices.knows(self.name, self.base_url)
 
     async def complete(
         self,
@@ -117,30 +110,60 @@ class ChatClient:
             BudgetExhausted: the run cannot pay for the call.
             DeadlineExceeded: the run has no time left for it.
         """
-        wanted = _Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
-        tries = 0
-        while True:
-            model = await self._connected()
-            request = self._within_limits(wanted, meter)
-            sent = self._sendable(request) if _speaks_openai(model) else Sent()
+        request = Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
+        cache = self._seam.cache
+        if cache is None:
+            return await self._asked(request, meter)
+        key = await self._cache_key(request)
+        reply, cached = await cache.answer(key, partial(self._asked, request, meter), left_s=meter.left_s())
+        if cached:
+            await self._book_cached(request, meter)
+            if on_token:
+                on_token(reply.text)
+        return reply
+
+    async def _asked(self, request: Request, meter: Meter) -> Reply:
+        whole = replace(request, on_token=None)
+        cannot_stream = False
+
+        async def attempt(retry: int) -> Reply:
+            nonlocal cannot_stream
             try:
-                reply = await self._send(model, request, sent, meter)
+                return await self._try(whole if cannot_stream else request, meter, retry)
             except ModelError as error:
-                if self.capabilities.learn(error, sent):
-                    continue
                 if error.kind == "connection" and self.embedded:
                     self._model = None  # its server may have died; connecting starts another
-                if not error.retryable or tries == self._policy.max_retries:
+                # Some servers answer with a whole reply, or an error, where a stream was asked for.
+                cannot_stream = cannot_stream or error.kind == "invalid_reply"
+                raise
+
+        reply = await self._retry.run(attempt, deadline=meter.deadline, clock=meter.clock)
+        if cannot_stream and request.on_token:
+            request.on_token(reply.text)
+        return reply
+
+    async def _try(self, request: Request, meter: Meter, retry: int) -> Reply:
+        """One try. What the endpoint refuses of it is given up at once, and the rest asked again."""
+        while True:
+            model = await self._connected()
+            exchange = self._exchange(request, meter, retry)
+            limited = meter.budget.reply_limit(exchange) if meter.budget else request.max_tokens
+            exchange.reply_tokens = limited or EXPECTED_REPLY
+            guards = ([meter.budget] if meter.budget else []) + self._seam.guards + [meter.ledger]
+            sent = Sent()
+            try:
+                async with guarded(exchange, guards):
+                    # A budget may have shortened the reply while the request waited.
+                    limit = min(limited, exchange.reply_tokens) if limited else None
+                    if speaks_openai(model):
+                        sent = self._sendable(replace(request, max_tokens=limit))
+                    return await self._send(model, request, sent, meter, exchange)
+            except ModelError as error:
+                if not self.capabilities.learn(error, sent):
                     raise
-                await self._pause(error, tries, meter)
-                tries += 1
-                if error.kind == "invalid_reply":
-                    # Some servers answer with a whole reply, or an error, where a stream was asked for.
-                    wanted = replace(wanted, on_token=None)
-            else:
-                if on_token and request.on_token is None:
-                    on_token(reply.text)
-                return reply
+            finally:
+                if exchange.call is not None:
+                    meter.calls.append(exchange.call)
 
     async def _connected(self) -> BaseChatModel:
         async with self._connecting:
@@ -148,16 +171,25 @@ class ChatClient:
                 self._model = await self._connect()
             return self._model
 
-    def _within_limits(self, request: "_Request", meter: Meter) -> "_Request":
-        prompt_tokens = request.prompt_tokens
-        limit = meter.reply_limit(
-            prompt_tokens=prompt_tokens,
-            wanted=request.max_tokens,
-            cost_usd=lambda reply: self._cost(prompt_tokens, reply, 0),
+    def _exchange(self, request: Request, meter: Meter, retry: int) -> Exchange:
+        return Exchange(
+            endpoint=self.base_url,
+            model=self.name,
+            role=meter.role,
+            run_id=meter.run_id,
+            thread_id=meter.thread_id,
+            batch_id=meter.batch_id,
+            attempt=meter.attempt,
+            retry=retry,
+            priority=meter.priority,
+            prompt_tokens=request.prompt_tokens,
+            reply_tokens=request.max_tokens or 0,
+            cost_usd=lambda prompt, reply: self._cost(prompt, reply, 0, 0),
+            deadline=meter.deadline,
+            clock=meter.clock,
         )
-        return replace(request, max_tokens=limit)
 
-    def _sendable(self, request: "_Request") -> Sent:
+    def _sendable(self, request: Request) -> Sent:
         """The optional parameters of a request, as far as the endpoint takes them."""
         known = self.capabilities
         limit = None if known.max_tokens == "none" else request.max_tokens
@@ -171,225 +203,114 @@ class ChatClient:
             limit_name=known.max_tokens,
         )
 
-    async def _send(self, model: BaseChatModel, request: "_Request", sent: Sent, meter: Meter) -> Reply:
-        left_s = meter.left_s()
-        limit_s = self._policy.call_timeout_s if left_s is None else min(left_s, self._policy.call_timeout_s)
-        exchange = _Exchange()
+    async def _send(
+        self, model: BaseChatModel, request: Request, sent: Sent, meter: Meter, exchange: Exchange
+    ) -> Reply:
+        left_s = None if exchange.deadline is None else max(0.0, exchange.deadline - exchange.clock())
+        limit_s = self._call_timeout_s if left_s is None else min(left_s, self._call_timeout_s)
+        answer = Answer()
         outcome = "ok"
-        answered_with_error = False
         try:
             async with asyncio.timeout(limit_s) as scope:
-                await self._exchange(model, request, sent, meter, exchange)
-            reply = self._read(exchange.message)
+                await self._receive(model, request, sent, meter, answer)
+            return self._read(answer)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         except Exception as error:
-            if scope.expired() and left_s is not None and left_s < self._policy.call_timeout_s:
+            if scope.expired() and left_s is not None and left_s < self._call_timeout_s:
                 outcome = "deadline"
                 raise DeadlineExceeded("the run's time is used up") from error
             known = classify(error, url=self.base_url or self.name, secret=self._secret)
-            outcome = known.kind
-            answered_with_error = known.status is not None
+            outcome, exchange.error = known.kind, known
             if known is error:
                 raise
             raise known from error
-        else:
-            return reply
         finally:
-            meter.calls.append(self._line(meter, request, exchange, outcome, free=answered_with_error))
+            # An error status came instead of a reply, and nothing is charged for that.
+            free = exchange.error is not None and exchange.error.status is not None
+            exchange.call = self._line(exchange, answer, outcome, free=free)
 
-    async def _exchange(
-        self, model: BaseChatModel, request: "_Request", sent: Sent, meter: Meter, exchange: "_Exchange"
-    ) -> None:
+    async def _receive(self, model: BaseChatModel, request: Request, sent: Sent, meter: Meter, answer: Answer) -> None:
         config: Any = {
             "run_name": meter.role,
             "tags": [meter.role],
             "metadata": {"role": meter.role, "attempt": meter.attempt},
         }
-        speaks_openai = _speaks_openai(model)
-        wire = _wire(model, request, sent) if speaks_openai else {}
+        openai = speaks_openai(model)
+        wire = to_wire(model, request, sent) if openai else {}
         if request.on_token is None:
-            if speaks_openai:
+            if openai:
                 # A listener such as LangGraph's `messages` stream would otherwise turn this into a stream.
                 wire["stream"] = False
-            exchange.add(await model.ainvoke(list(request.messages), config, **wire))
+            answer.add(await model.ainvoke(list(request.messages), config, **wire))
             return
-        if speaks_openai:
+        if openai:
             wire["stream_usage"] = sent.stream_usage
-        async for chunk in model.astream(list(request.messages), config, **wire):
-            exchange.add(chunk)
-            if piece := text_of(chunk.content):
-                request.on_token(piece)
-        if speaks_openai and not exchange.message.response_metadata.get("finish_reason"):
+        async with asyncio.timeout(self._first_token_timeout_s) as until_it_begins:
+            async for chunk in model.astream(list(request.messages), config, **wire):
+                answer.add(chunk)
+                if piece := text_of(chunk.content):
+                    until_it_begins.reschedule(None)
+                    request.on_token(piece)
+        if openai and not answer.message.response_metadata.get("finish_reason"):
             raise ModelError("connection", f"the stream of {self.base_url or self.name} ended before its end")
 
-    def _read(self, message: AIMessage) -> Reply:
-        reply = read_reply(message)
+    def _read(self, answer: Answer) -> Reply:
+        reply = read_reply(answer.message)
         if reply.refusal:
             raise ModelError("refused", f"{self.name} refused: {scrub(reply.refusal, self._secret)}")
         return reply
 
-    def _line(self, meter: Meter, request: "_Request", exchange: "_Exchange", outcome: str, *, free: bool) -> Call:
-        """The ledger line of a request; what the endpoint did not report is estimated, and says so.
-
-        Args:
-            meter: whose call it was.
-            request: what was asked.
-            exchange: what came back.
-            outcome: see `Call`.
-            free: an error status came instead of a reply, and nothing is charged for that.
-        """
-        message = exchange.message if exchange.parts else None
+    def _line(self, exchange: Exchange, answer: Answer, outcome: str, *, free: bool) -> Call:
+        """The ledger line of a request; what the endpoint did not report is estimated, and says so."""
+        message = answer.message if answer.parts else None
         usage: Any = (message.usage_metadata if message is not None else None) or {}
-        spoken = 0 if message is None else estimate_tokens(*_spoken(message))
-        prompt = 0 if free else usage.get("input_tokens") or request.prompt_tokens
-        completion = usage.get("output_tokens") or spoken
+        written = 0 if message is None else estimate_tokens(*spoken(message))
+        prompt = 0 if free else usage.get("input_tokens") or exchange.prompt_tokens
+        completion = usage.get("output_tokens") or written
         cached = min(prompt, (usage.get("input_token_details") or {}).get("cache_read") or 0)
-        cost = self._cost(prompt, completion, cached)
-        reported = usage.get("input_tokens") and (usage.get("output_tokens") or not spoken)
+        reasoning = min(completion, (usage.get("output_token_details") or {}).get("reasoning") or 0)
+        cost = self._cost(prompt, completion, cached, reasoning)
+        reported = usage.get("input_tokens") and (usage.get("output_tokens") or not written)
         return Call(
             id=uuid.uuid4().hex,
-            role=meter.role,
-            attempt=meter.attempt,
+            role=exchange.role,
+            attempt=exchange.attempt,
             model=self.name,
             returned_model="" if message is None else str(message.response_metadata.get("model_name") or ""),
             prompt_tokens=prompt,
             completion_tokens=completion,
             cached_tokens=cached,
-            reasoning_tokens=(usage.get("output_token_details") or {}).get("reasoning") or 0,
+            reasoning_tokens=reasoning,
             cost_usd=None if cost is None else decimal_text(cost),
             estimated=not (reported or free),
-            latency_s=round(exchange.elapsed_s(), 4),
-            first_token_s=exchange.first_token_s,
+            latency_s=round(answer.elapsed_s(), 4),
+            first_token_s=answer.first_token_s,
             outcome=outcome,
         )
 
-    def _cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> Decimal | None:
+    def _cost(
+        self, prompt_tokens: int, completion_tokens: int, cached_tokens: int, reasoning_tokens: int
+    ) -> Decimal | None:
         return self._prices.cost_usd(
             self.name,
             self.base_url,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             cached_tokens=cached_tokens,
+            reasoning_tokens=reasoning_tokens,
         )
 
-    def has_price(self) -> bool:
-        """Whether calls have a known price."""
-        return self._prices.knows(self.name, self.base_url)
+    async def _cache_key(self, request: Request) -> str | None:
+        model = await self._connected()
+        if not speaks_openai(model):
+            return None
+        return cache_key(self.base_url, self.name, request.messages, to_wire(model, request, self._sendable(request)))
 
-    async def _pause(self, error: ModelError, tries: int, meter: Meter) -> None:
-        wait_s = self._policy.wait_s(tries, error.wait_s)
-        if error.wait_s is not None and error.wait_s > self._policy.max_wait_s:
-            raise ModelError(
-                error.kind,
-                f"{error} (asked to wait {error.wait_s:g} s, more than the {self._policy.max_wait_s:g} s allowed)",
-                status=error.status,
-                wait_s=error.wait_s,
-            ) from error
-        left_s = meter.left_s()
-        if left_s is not None and wait_s >= left_s:
-            raise DeadlineExceeded(f"no time left to wait {wait_s:.1f} s and try again: {error}") from error
-        await self._sleep(wait_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is asked for."""
-
-    messages: Sequence[BaseMessage]
-    temperature: float | None
-    max_tokens: int | None
-    structure: Structure | None
-    on_token: OnToken | None
-
-    @property
-    def prompt_tokens(self) -> int:
-        """An estimate, on the safe side for the templates and schemas that endpoints add to the text."""
-        texts = [text_of(message.content) for message in self.messages]
-        tokens = estimate_tokens(*texts) + TOKENS_PER_MESSAGE * len(texts)
-        if self.structure:
-            tokens += estimate_tokens(json.dumps(self.structure.schema)) + TOKENS_PER_SCHEMA
-        return tokens
-
-
-class _Exchange:
-    """One request's answer so far, so that a broken one can still be booked."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self.parts: list[AIMessage] = []
-        self.first_token_s: float | None = None
-
-    def add(self, part: BaseMessage) -> None:
-        if not isinstance(part, AIMessage):
-            raise ModelError("invalid_reply", f"expected an AI message, got {type(part).__name__}")
-        if self.first_token_s is None and isinstance(part, AIMessageChunk) and text_of(part.content):
-            self.first_token_s = round(self.elapsed_s(), 4)
-        self.parts.append(part)
-
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._started
-
-    @property
-    def message(self) -> AIMessage:
-        """The whole answer. Of usage and finish reason the last ones count, where servers repeat them."""
-        chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
-        if not self.parts:
-            raise ModelError("invalid_reply", "the stream was empty")
-        if not chunks:
-            return self.parts[0]
-        whole = chunks[0].model_copy(update={"response_metadata": {}, "usage_metadata": None})
-        bare = [chunk.model_copy(update={"response_metadata": {}, "usage_metadata": None}) for chunk in chunks[1:]]
-        whole = whole + bare if bare else whole
-        whole.usage_metadata = next((c.usage_metadata for c in reversed(chunks) if c.usage_metadata), None)
-        for chunk in chunks:
-            said = {key: value for key, value in chunk.response_metadata.items() if value is not None}
-            whole.response_metadata.update(said)
-        return whole
-
-
-def _wire(model: BaseChatModel, request: _Request, sent: Sent) -> dict[str, Any]:
-    """Parameters as ChatOpenAI takes them.
-
-    What goes into `extra_body` passes LangChain by, which would rename `max_tokens`, and would parse a reply to a
-    `response_format` and raise where it is cut off.
-    """
-    wire: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    if sent.temperature:
-        wire["temperature"] = request.temperature
-    if sent.max_tokens is not None:
-        extra[sent.limit_name] = sent.max_tokens
-    if request.structure:
-        spec = {"name": request.structure.name, "strict": True}
-        schema = request.structure.schema
-        match sent.rung:
-            case "json_schema":
-                extra["response_format"] = {"type": "json_schema", "json_schema": spec | {"schema": schema}}
-            case "tool":
-                wire["tools"] = [{"type": "function", "function": spec | {"parameters": schema}}]
-                wire["tool_choice"] = {"type": "function", "function": {"name": request.structure.name}}
-            case "json_object":
-                extra["response_format"] = {"type": "json_object"}
-    if extra:
-        wire["extra_body"] = (getattr(model, "extra_body", None) or {}) | extra
-    return wire
-
-
-def _speaks_openai(model: BaseChatModel) -> bool:
-    """Whether the model takes the parameters of chat completions."""
-    from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415 - slow to import
-
-    return isinstance(model, BaseChatOpenAI) and not model.use_responses_api
-
-
-def _spoken(message: AIMessage) -> list[str]:
-    """All that a model wrote: text, refusal, reasoning and tool arguments."""
-    extra = message.additional_kwargs
-    calls = [json.dumps(call["args"]) for call in message.tool_calls]
-    broken = [str(call["args"]) for call in message.invalid_tool_calls]
-    return [text_of(message.content), *(str(extra.get(key) or "") for key in _ASIDE), *calls, *broken]
-
-
-_ASIDE = ("refusal", "reasoning_content")
+    async def _book_cached(self, request: Request, meter: Meter) -> None:
+        exchange = self._exchange(request, meter, retry=0)
+        exchange.call = cached_call(exchange)
+        await meter.ledger.add(exchange)
+        self._seam.log.write(exchange, exchange.call)
+        meter.calls.append(exchange.call)

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from reflexion.models.buckets import Answer, Buckets, Claim, Clock, Key, Limits, WaitingFor
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import ModelError
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import DeadlineExceeded
 from reflexion.models.queueing import FairQueue, Waiter
 
 Sleep = Callable[[float], Awaitable[None]]

@@ -185,6 +185,12 @@ class Ledger:
             log.warning("ledger line %s keeps its estimate: it could not be completed", key, exc_info=True)
 
 
+def as_call(line: LedgerLine) -> Call:
+    """The line without where it belongs."""
+    call: Call = {name: line[name] for name in Call.__annotations__}  # type: ignore[literal-required,assignment]
+    return call
+
+
 def grouped(lines: Iterable[LedgerLine], by: Group) -> dict[str, list[LedgerLine]]:
     """Lines by role, run, thread, batch or model."""
     groups: dict[str, list[LedgerLine]] = {}

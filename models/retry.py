@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import ModelError
-from reflexion.models.meter import DeadlineExceeded
 
 T = TypeVar("T")
 

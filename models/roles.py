@@ -10,21 +10,24 @@ from weakref import WeakKeyDictionary
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
-from reflexion.models.client import ChatClient, Policy, Sleep
+from reflexion.models.client import ChatClient
+from reflexion.models.connect import chat_openai, for_this_loop
 from reflexion.models.embedded import EmbeddedModel, EmbeddedModelError, installed_model
 from reflexion.models.errors import ModelError
 from reflexion.models.prices import FREE, Prices
+from reflexion.models.profiles import find_profile
+from reflexion.models.retry import RetryPolicy
+from reflexion.models.seam import Seam
 from reflexion.models.settings import OPENAI_URL, ConnectionSettings
 
 Role = Literal["actor", "evaluator", "reflector", "planner"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
+PROFILE_PREFIX = "profile:"
+"""A model name that starts with it names one of `PROFILES`."""
 EMBEDDED_PREFIX = "qwen2.5-coder-"
 EMBEDDED_REPLY = 1024
 """Tokens. A small model that has lost its way goes on until the context is full."""
-
-
-Close = Callable[[], Awaitable[None]]
 
 
 class ModelConfigurationError(ValueError):
@@ -39,7 +42,7 @@ class Models:
         connection: ConnectionSettings | None = None,
         *,
         own: BaseChatModel | Mapping[Role, BaseChatModel] | None = None,
-        sleep: Sleep = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Remember where models are; nothing is opened yet.
 
@@ -80,6 +83,11 @@ class Models:
             opened.clients[key] = self._new_client(name, opened)
         return opened.clients[key]
 
+    @property
+    def seam(self) -> Seam:
+        """The guards that all calls in the running loop share."""
+        return self._opened().seam
+
     def describe(self, role: Role, name: str | None = None) -> str:
         """`model at address`, for people."""
         client = self.client(role, name)
@@ -92,37 +100,46 @@ class Models:
             await opened.stack.aclose()
 
     def _opened(self) -> "_Opened":
-        return self._open.setdefault(asyncio.get_running_loop(), _Opened())
+        loop = asyncio.get_running_loop()
+        if loop not in self._open:
+            self._open[loop] = _Opened(Seam.of(self.connection))
+        return self._open[loop]
 
-    def _policy(self) -> Policy:
-        return Policy(
-            call_timeout_s=self.connection.call_timeout_s,
-            max_retries=self.connection.max_retries,
-            max_wait_s=self.connection.max_retry_wait_s,
+    def _client(self, opened: "_Opened", connect: Callable[[], Awaitable[BaseChatModel]], **about: Any) -> ChatClient:
+        """A client with the installation's patience and the loop's guards."""
+        connection = self.connection
+        retry = RetryPolicy(
+            max_retries=connection.max_retries, max_wait_s=connection.max_retry_wait_s, sleep=self._sleep
+        )
+        return ChatClient(
+            connect,
+            **{"prices": self._prices} | about,
+            retry=retry,
+            seam=opened.seam,
+            call_timeout_s=connection.call_timeout_s,
+            first_token_timeout_s=connection.first_token_timeout_s,
         )
 
     def _own_client(self, model: BaseChatModel, opened: "_Opened") -> ChatClient:
         async def connect() -> BaseChatModel:
-            mended, close = await asyncio.to_thread(_for_this_loop, model)
+            mended, close = await asyncio.to_thread(for_this_loop, model)
             opened.stack.push_async_callback(close)
             return mended
 
-        name = str(getattr(model, "model_name", "") or getattr(model, "model", "") or type(model).__name__)
-        base_url = str(getattr(model, "openai_api_base", None) or "")
         key = getattr(model, "openai_api_key", None)
-        return ChatClient(
+        return self._client(
+            opened,
             connect,
-            name=name,
-            base_url=base_url,
-            prices=self._prices,
-            policy=self._policy(),
+            name=str(getattr(model, "model_name", "") or getattr(model, "model", "") or type(model).__name__),
+            base_url=str(getattr(model, "openai_api_base", None) or ""),
             secret=key.get_secret_value() if isinstance(key, SecretStr) else "",
-            sleep=self._sleep,
         )
 
     def _new_client(self, name: str | None, opened: "_Opened") -> ChatClient:
         connection = self.connection
-        if self._wants_embedded(name):
+        if name and name.startswith(PROFILE_PREFIX):
+            connection, name = self._profile(name.removeprefix(PROFILE_PREFIX))
+        elif self._wants_embedded(name):
             return self._embedded_client(name, opened)
         key = connection.api_key.get_secret_value()
         base_url = connection.base_url or OPENAI_URL
@@ -132,19 +149,21 @@ class Models:
             raise ModelConfigurationError(
                 f"model {name!r} needs an endpoint: set REFLEXION_BASE_URL, or REFLEXION_API_KEY for OpenAI"
             )
+        model = name
 
         async def connect() -> BaseChatModel:
-            return await self._chat_openai(opened, base_url, key or "none", name)
+            return await self._chat_openai(opened, base_url, key or "none", model)
 
-        return ChatClient(
-            connect,
-            name=name,
-            base_url=base_url,
-            prices=self._prices,
-            policy=self._policy(),
-            secret=key,
-            sleep=self._sleep,
+        return self._client(
+            opened, connect, name=model, base_url=base_url, secret=key, prices=Prices(connection.prices)
         )
+
+    def _profile(self, name: str) -> tuple[ConnectionSettings, str]:
+        try:
+            profile = find_profile(name)
+            return profile.connection(), profile.model
+        except ValueError as error:
+            raise ModelConfigurationError(str(error)) from error
 
     def _wants_embedded(self, name: str | None) -> bool:
         if name and (name.startswith(EMBEDDED_PREFIX) or name.endswith(".gguf")):
@@ -165,18 +184,17 @@ class Models:
                 raise ModelError("not_found", str(error)) from error
             return await self._chat_openai(opened, server.base_url, server.api_key, server.model)
 
-        return ChatClient(
+        return self._client(
+            opened,
             connect,
             name=shown,
             prices=Prices({shown: FREE}),
-            policy=self._policy(),
             max_tokens=EMBEDDED_REPLY,
             embedded=True,
-            sleep=self._sleep,
         )
 
     async def _chat_openai(self, opened: "_Opened", base_url: str, key: str, name: str) -> BaseChatModel:
-        model, close = await asyncio.to_thread(_build_chat_openai, self.connection, base_url, key, name)
+        model, close = await asyncio.to_thread(chat_openai, self.connection, base_url, key, name)
         opened.stack.push_async_callback(close)
         return model
 
@@ -184,62 +202,8 @@ class Models:
 class _Opened:
     """What one event loop has open."""
 
-    def __init__(self) -> None:
+    def __init__(self, seam: Seam) -> None:
         self.clients: dict[str, ChatClient] = {}
+        self.seam = seam
         self.stack = AsyncExitStack()
-
-
-def _build_chat_openai(
-    connection: ConnectionSettings, base_url: str, key: str, name: str
-) -> tuple[BaseChatModel, Close]:
-    """A chat model with an HTTP client of its own, since a shared one breaks in a second event loop."""
-    import openai  # noqa: PLC0415 - these two take seconds to import
-
-    from reflexion.models.chat_openai import CarefulChatOpenAI  # noqa: PLC0415
-
-    timeout = openai.Timeout(connection.call_timeout_s, connect=connection.connect_timeout_s)
-    http: Any = openai.DefaultAsyncHttpxClient(base_url=base_url, timeout=timeout)
-    model = CarefulChatOpenAI(
-        model=name,
-        base_url=base_url,
-        api_key=SecretStr(key),
-        http_async_client=http,
-        timeout=timeout,
-        max_retries=0,
-        stream_usage=True,
-        # LangChain would take some model names to another path than every compatible endpoint has.
-        use_responses_api=False,
-    )
-    return model, http.aclose
-
-
-def _for_this_loop(model: BaseChatModel) -> tuple[BaseChatModel, Close]:
-    """The caller's model, with the retries of its SDK switched off, since ours would multiply them.
-
-    LangChain shares one HTTP client between all models of a process, and that breaks in a second event loop: unless
-    the caller brought a client, the model gets one of its own.
-    """
-    import openai  # noqa: PLC0415 - slow to import
-    from langchain_openai import ChatOpenAI  # noqa: PLC0415
-    from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415
-
-    from reflexion.models.chat_openai import CarefulChatOpenAI  # noqa: PLC0415
-
-    sdk = getattr(model, "root_async_client", None)
-    if not isinstance(model, BaseChatOpenAI) or not isinstance(sdk, openai.AsyncOpenAI):
-        return model, _nothing
-    options: dict[str, Any] = {"max_retries": 0}
-    close: Close = _nothing
-    if model.http_async_client is None:
-        http: Any = openai.DefaultAsyncHttpxClient(base_url=sdk.base_url, timeout=sdk.timeout)
-        options["http_client"], close = http, http.aclose
-    mended = model.model_copy()
-    if type(mended) is ChatOpenAI:
-        mended.__class__ = CarefulChatOpenAI
-    mended.root_async_client = sdk.with_options(**options)
-    mended.async_client = mended.root_async_client.chat.completions
-    return mended, close
-
-
-async def _nothing() -> None:
-    pass
+        self.stack.push_async_callback(seam.aclose)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr
@@ -72,6 +72,9 @@ class ConnectionSettings(BaseSettings):
     call_timeout_s: float = Field(default=300.0, gt=0)
     """Seconds that one request may take in all, streaming included."""
 
+    first_token_timeout_s: float | None = Field(default=None, gt=0)
+    """Seconds that a streamed reply may take to begin; None for as long as the whole call may take."""
+
     max_retries: int = Field(default=3, ge=0, le=20)
     """How often a request is repeated after a passing fault (rate limit, overload, timeout, connection)."""
 
@@ -80,3 +83,24 @@ class ConnectionSettings(BaseSettings):
 
     prices: dict[str, Price] = Field(default_factory=dict)
     """Prices by model name, in USD per million tokens: `{"my-model": {"input": 0.1, "output": 0.4}}`."""
+
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    """Rate limit per endpoint and model; None for none."""
+
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    """The same in tokens of prompt and reply together."""
+
+    concurrency: int | None = Field(default=None, gt=0)
+    """Requests in flight at once, per endpoint and model; None for any number."""
+
+    max_queue_wait_s: float = Field(default=300.0, gt=0)
+    """Seconds that a request may wait for its turn."""
+
+    redis_url: SecretStr | None = None
+    """A Redis through which limits and circuit breakers are shared by all processes that name it."""
+
+    cache: bool = False
+    """Answer identical requests with temperature 0 from memory."""
+
+    log_requests: Literal["off", "json", "console"] = "off"
+    """Log every request to stderr; prompts and replies are not logged."""

@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import ValidationError
 
-from reflexion.models.client import ChatClient, Structure
 from reflexion.models.lenient_json import find_object
 from reflexion.models.meter import Meter
 from reflexion.models.replies import Reply
+from reflexion.models.request import Completer, Structure
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Read(Generic[T]):
 
 
 async def ask_structured(
-    client: ChatClient,
+    client: Completer,
     messages: Sequence[BaseMessage],
     meter: Meter,
     structure: Structure,

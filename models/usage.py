@@ -7,6 +7,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+CACHED = "cached"
+"""Outcome of a request that was answered locally and never sent."""
+
 
 class Call(TypedDict):
     """One HTTP request to a model: a line of the ledger, plain JSON."""
@@ -31,7 +34,7 @@ class Call(TypedDict):
     latency_s: float
     first_token_s: float | None
     outcome: str
-    """`ok`, or the kind of the `ModelError`."""
+    """`ok`, `cached`, `cancelled`, `deadline`, `lost` with its process, or the kind of the `ModelError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class Usage:
         lines = list(calls)
         costs = [line["cost_usd"] for line in lines]
         return cls(
-            requests=len(lines),
+            requests=sum(line["outcome"] != CACHED for line in lines),
             prompt_tokens=sum(line["prompt_tokens"] for line in lines),
             completion_tokens=sum(line["completion_tokens"] for line in lines),
             cached_tokens=sum(line["cached_tokens"] for line in lines),

@@ -24,6 +24,8 @@ class PlannerReads(TypedDict):
 async def planner(state: PlannerReads, turn: Turn) -> Delta:
     """Plan the next attempt; a repeated answer asks for another approach."""
     attempt = state["attempts"][-1]
+    if turn.measures.no_planner:
+        return {"plan": ""}
     prompt = turn.prompt("planner")
     fence = Fence()
     messages = prompt.messages(

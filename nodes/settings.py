@@ -3,19 +3,28 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 from reflexion.models import Role
 from reflexion.prompts import Language
+
+
+def _names(value: Any) -> Any:
+    """Names of a comma-separated list, as the environment gives them."""
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+ModelNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 
 AttemptStyle = Literal["auto", "fresh", "revise"]
 
@@ -131,6 +140,26 @@ class Settings(BaseSettings):
         gt=0,
         title="Budget in tokens",
         description="Prompt and reply tokens of all roles together.",
+    )
+    budget_requests: int | None = Field(
+        default=None, gt=0, title="Budget in requests", description="HTTP requests of all roles, repeated ones too."
+    )
+    thread_budget_usd: Decimal | None = Field(
+        default=None, gt=0, title="Thread's budget in USD", description="For all runs on the thread together."
+    )
+    thread_budget_tokens: int | None = Field(
+        default=None, gt=0, title="Thread's budget in tokens", description="For all runs on the thread together."
+    )
+    fallback_models: ModelNames = Field(
+        default=(),
+        title="Fallback models",
+        description="Asked in this order where a role's own model is down, busy, or cannot take the request.",
+    )
+    cheaper_model: str | None = Field(
+        default=None,
+        title="Cheaper model",
+        description="Used for all roles when less than half of the run's budget is left.",
+        json_schema_extra={"langgraph_type": "model"},
     )
     deadline_s: float | None = Field(
         default=None, gt=0, title="Deadline in seconds", description="Time that the run may work in all."

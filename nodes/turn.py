@@ -17,10 +17,14 @@ from typing_extensions import TypedDict
 
 from reflexion.evaluators import Evaluator
 from reflexion.models import (
+    Budget,
     BudgetExhausted,
     Call,
     ChatClient,
+    Completer,
     DeadlineExceeded,
+    Fallback,
+    Ledger,
     Meter,
     ModelConfigurationError,
     ModelError,
@@ -29,8 +33,9 @@ from reflexion.models import (
     Usage,
     scrub,
 )
-from reflexion.nodes import cancellation
+from reflexion.nodes import cancellation, scope
 from reflexion.nodes.cancellation import Cancelled
+from reflexion.nodes.degradation import Degradation, Measures, in_order, share_left
 from reflexion.nodes.plain import plain
 from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
 from reflexion.prompts import Prompt, PromptBook
@@ -79,6 +84,8 @@ class Kit:
     """The caller's own; None to choose by the task."""
     actor: Runnable[Any, Any] | None = None
     """The caller's own; None for a chat model with our prompts."""
+    degradation: Degradation = in_order
+    """What is given up as a run's budget runs short."""
     settings: Settings | None = None
     """Of runs that are given none; None for those of the environment."""
 
@@ -96,10 +103,20 @@ class Turn:
     thread_id: str
     step_id: str
     """The same over retries and after a crash, new where a checkpoint is replayed on purpose."""
+    measures: Measures
+    """What the run has to give up by now."""
 
-    def client(self, role: Role) -> ChatClient:
-        """The role's model."""
-        return self.kit.models.client(role, self.settings.model_for(role))
+    def client(self, role: Role) -> Completer:
+        """The role's model, with those behind it that are asked where it cannot answer."""
+        settings = self.settings
+        own = settings.model_for(role)
+        first = settings.cheaper_model if settings.cheaper_model and self.measures.cheaper_model else own
+        names = list(dict.fromkeys([first, *settings.fallback_models]))
+        clients = [self.kit.models.client(role, name) for name in names]
+        return clients[0] if len(clients) == 1 else Fallback(clients, partial(self._switched, role))
+
+    def _switched(self, role: Role, before: ChatClient, after: ChatClient, error: ModelError) -> None:
+        self.emit("fell_back", role=role, model=before.name, to=after.name, reason=error.kind, detail=str(error))
 
     def prompt(self, role: str) -> Prompt:
         """The role's prompt in the run's language."""
@@ -147,7 +164,7 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
             delta = await node(state, turn)
         else:
             delta = await _guarded(name, partial(node, state, turn))
-        calls = turn.meter.calls
+        calls = [*turn.meter.calls, *(_recovered(state) if name != "recall" else ())]
         if calls:
             usage = Usage.of([*_calls(state), *calls])
             turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=usage.as_json()["cost_usd"])
@@ -195,6 +212,9 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
     deadline = None if settings.deadline_s is None else time.monotonic() + settings.deadline_s - used_s
     attempts = [] if first else state.get("attempts", [])
     info = runtime.execution_info
+    around = scope.current.get()
+    spent = Usage.of([] if first else [*_calls(state), *_recovered(state)])
+    thread_id = (info.thread_id if info else None) or ""
 
     def emit(event: str, **fields: Any) -> None:
         runtime.stream_writer({"event": event, **fields})
@@ -205,17 +225,35 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
         meter=Meter(
             role=name,
             attempt=len(attempts) + (name == "actor"),
-            spent=Usage.of([] if first else _calls(state)),
-            budget_usd=settings.budget_usd,
-            budget_tokens=settings.budget_tokens,
+            run_id=state.get("run_id", ""),
+            thread_id=thread_id,
+            batch_id=around.batch_id,
+            priority=around.priority,
+            budget=_budget(settings, spent, around.budget),
+            ledger=Ledger(around.store),
             deadline=deadline,
-            clock=time.monotonic,
         ),
         emit=emit,
         store=runtime.store,
-        thread_id=(info.thread_id if info else None) or "",
+        thread_id=thread_id,
         step_id=info.task_id if info else "",
+        measures=kit.degradation(share_left(spent, settings)),
     )
+
+
+def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget | None:
+    """The run's budget inside those around it; None where nothing is limited."""
+    caps = (settings.budget_usd, settings.budget_tokens, settings.budget_requests)
+    if all(cap is None for cap in caps):
+        return around
+    usd, tokens, requests = caps
+    return Budget("run", usd=usd, tokens=tokens, requests=requests, parent=around, spent=spent)
+
+
+def _recovered(state: dict[str, Any]) -> list[Call]:
+    """What the ledger holds of the run and its state does not: requests that were in flight in a crash."""
+    known = {call["id"] for call in _calls(state)}
+    return [call for call in scope.current.get().recovered if call["id"] not in known]
 
 
 def _calls(state: dict[str, Any]) -> list[Call]:

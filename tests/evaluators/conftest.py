@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from reflexion.evaluators import Critic
-from reflexion.models import ConnectionSettings, Meter, Models, capabilities
+from reflexion.models import Budget, ConnectionSettings, Meter, Models, capabilities
 from reflexion.prompts import PromptBook
 from reflexion.testing import FakeOpenAI
 
@@ -31,8 +31,9 @@ async def critic(server: FakeOpenAI) -> AsyncIterator[Callable[..., Critic]]:
     models = Models(ConnectionSettings(base_url=server.base_url, api_key="any", max_retries=0, _env_file=None))
     book = PromptBook.load()
 
-    def make(lang: Any = "en", **limits: Any) -> Critic:
-        meter = Meter(role="evaluator", attempt=1, **limits)
+    def make(lang: Any = "en", budget_tokens: int | None = None, **limits: Any) -> Critic:
+        budget = None if budget_tokens is None else Budget("run", tokens=budget_tokens)
+        meter = Meter(role="evaluator", attempt=1, budget=budget, **limits)
         return Critic(models.client("evaluator", "critic-m"), meter, book, lang)
 
     yield make

@@ -1,11 +1,12 @@
 """A loopback endpoint and a client for it that notes its waits instead of waiting."""
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from reflexion.models import (
+from reflexion.models import Budget, Usage, (
     ChatClient,
     ConnectionSettings,
     Meter,
@@ -42,7 +43,7 @@ class Endpoint:
         return self.models(**settings).client("actor", name)
 
     def meter(self, **limits: Any) -> Meter:
-        return Meter(role="actor", attempt=1, **limits)
+        return metered(**limits)
 
     async def ask(self, client: ChatClient | None = None, meter: Meter | None = None, **options: Any) -> Reply:
         return await (client or self.client()).complete(PROMPT, meter or self.meter(), **options)
@@ -50,3 +51,13 @@ class Endpoint:
     @property
     def bodies(self) -> list[dict[str, Any]]:
         return [request.body for request in self.server.requests]
+
+
+def metered(
+    *, spent: Usage | None = None, budget_tokens: int | None = None, budget_usd: Decimal | None = None, **about: Any
+) -> Meter:
+    """A meter with a budget of its own."""
+    budget = None
+    if budget_tokens is not None or budget_usd is not None:
+        budget = Budget("run", tokens=budget_tokens, usd=budget_usd, spent=spent)
+    return Meter(**{"role": "actor", "attempt": 1} | about, budget=budget)

@@ -8,8 +8,8 @@ import pytest
 from exchanges import ended, exchange
 
 from reflexion.models.budget import Amount, Budget
+from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.exchange import guarded
-from reflexion.models.meter import BudgetExhausted, DeadlineExceeded
 from reflexion.models.usage import Usage
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from reflexion.models.budget import Budget
+from reflexion.models.ends import BudgetExhausted
 from reflexion.models.exchange import guarded
 from reflexion.models.ledger import Ledger, MemoryLedger, sums
-from reflexion.models.meter import BudgetExhausted
 from reflexion.models.usage import Usage
 
 OVERRUN = 2

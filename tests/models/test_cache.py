@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from reflexion.models.cache import Cache, cache_key, cached_call
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import ModelError
 from reflexion.models.exchange import Exchange
-from reflexion.models.meter import DeadlineExceeded
 from reflexion.models.replies import Reply
 from reflexion.models.usage import Usage
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from reflexion.models import BudgetExhausted, Meter, Price, Prices, Usage, ask_structured, object_of
-from reflexion.models.meter import SMALLEST_REPLY
+from reflexion.models.ends import SMALLEST_REPLY
 from reflexion.models.usage import decimal_text, estimate_tokens
 from reflexion.testing import Reply
 

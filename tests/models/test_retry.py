@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import RETRYABLE, ErrorKind, ModelError
-from reflexion.models.meter import DeadlineExceeded
 from reflexion.models.retry import RetryPolicy
 
 

@@ -7,8 +7,8 @@ from limit_calls import exchange, line, most_over
 from virtual_time import VirtualTime
 
 from reflexion.models.buckets import LocalBuckets
+from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.limits import Limits, LimitWaitExceeded, RateLimit
-from reflexion.models.meter import DeadlineExceeded
 
 
 @pytest.fixture

@@ -1,0 +1,58 @@
+"""What came back of a request so far, so that a broken one can still be booked."""
+
+import json
+import time
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+
+from reflexion.models.errors import ModelError
+from reflexion.models.replies import text_of
+
+
+class Answer:
+    """One request's answer, as its parts arrive."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self.parts: list[AIMessage] = []
+        self.first_token_s: float | None = None
+
+    def add(self, part: BaseMessage) -> None:
+        """Take one part, or the whole."""
+        if not isinstance(part, AIMessage):
+            raise ModelError("invalid_reply", f"expected an AI message, got {type(part).__name__}")
+        if self.first_token_s is None and isinstance(part, AIMessageChunk) and text_of(part.content):
+            self.first_token_s = round(self.elapsed_s(), 4)
+        self.parts.append(part)
+
+    def elapsed_s(self) -> float:
+        """Seconds since the request was made."""
+        return time.monotonic() - self._started
+
+    @property
+    def message(self) -> AIMessage:
+        """The whole answer. Of usage and finish reason the last ones count, where servers repeat them."""
+        chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
+        if not self.parts:
+            raise ModelError("invalid_reply", "the stream was empty")
+        if not chunks:
+            return self.parts[0]
+        whole = chunks[0].model_copy(update={"response_metadata": {}, "usage_metadata": None})
+        bare = [chunk.model_copy(update={"response_metadata": {}, "usage_metadata": None}) for chunk in chunks[1:]]
+        whole = whole + bare if bare else whole
+        whole.usage_metadata = next((c.usage_metadata for c in reversed(chunks) if c.usage_metadata), None)
+        for chunk in chunks:
+            said = {key: value for key, value in chunk.response_metadata.items() if value is not None}
+            whole.response_metadata.update(said)
+        return whole
+
+
+def spoken(message: AIMessage) -> list[str]:
+    """All that a model wrote: text, refusal, reasoning and tool arguments."""
+    extra = message.additional_kwargs
+    calls = [json.dumps(call["args"]) for call in message.tool_calls]
+    broken = [str(call["args"]) for call in message.invalid_tool_calls]
+    return [text_of(message.content), *(str(extra.get(key) or "") for key in _ASIDE), *calls, *broken]
+
+
+_ASIDE = ("refusal", "reasoning_content")
