@@ -145,6 +145,7 @@ class ChatClient:
     async def _try(self, request: Request, meter: Meter, retry: int) -> Reply:
         """One try. What the endpoint refuses of it is given up at once, and the rest asked again."""
         while True:
+            meter.left_s()
             model = await self._connected()
             exchange = self._exchange(request, meter, retry)
             limited = meter.budget.reply_limit(exchange) if meter.budget else request.max_tokens

@@ -6,13 +6,15 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from reflexion.models import Budget, Usage, (
+from reflexion.models import (
+    Budget,
     ChatClient,
     ConnectionSettings,
     Meter,
     Models,
     Reply,
     Structure,
+    Usage,
     strict_schema,
 )
 from reflexion.testing import FakeOpenAI
