@@ -53,7 +53,7 @@ def _evaluation(verdict: Verdict) -> Evaluation:
         case "unavailable":
             return _made(None, f"The code could not be run: {verdict.message}")
         case "candidate_failed":
-            return _made(0.0, f"The code could not be loaded, so no test ran:\n{verdict.message}", verdict)
+            return _made(0.0, f"The code itself fails before any test is run:\n{verdict.message}", verdict)
         case "timeout":
             return _made(0.0, f"The code took too long: {verdict.message}.", verdict)
         case "crashed":

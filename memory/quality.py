@@ -37,12 +37,13 @@ _TO_THE_GRADER = re.compile(
 _CODE = re.compile(r"```|\bdef \w+\([^)]*\)[^:]*:\s*(?:return|if|for|while|try|with|\w+\s*=)\b")
 
 
-def objection(text: str, answer: str) -> str:
+def objection(text: str, answer: str, verdict: str = "") -> str:
     """Why a reflection should not become a lesson; empty where nothing speaks against it.
 
     Args:
         text: the reflection.
         answer: the answer that it is about.
+        verdict: what the evaluator said of the answer.
     """
     flat = " ".join(text.split())
     if len(_WORD.findall(flat)) < 3:
@@ -53,6 +54,8 @@ def objection(text: str, answer: str) -> str:
         return "speaks to the grader, not to the actor"
     if _GENERIC.match(flat):
         return "says nothing about the task"
+    if flat.casefold().rstrip(".") in " ".join(verdict.split()).casefold():
+        return "repeats the verdict"
     if _CODE.search(flat) or _alike(flat, " ".join(answer.split())):
         return "is the answer itself"
     return ""

@@ -84,7 +84,11 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
     text = read.value.improvement
     turn.emit("reflected", attempt=attempt["number"], text=text, what_failed=read.value.what_failed)
     delta: Delta = {"attempts": [{"number": attempt["number"], "reflection": text}]}
-    if turn.settings.memory and not attempt.get("advisory") and not objection(text, attempt["answer"]):
+    if (
+        turn.settings.memory
+        and not attempt.get("advisory")
+        and not objection(text, attempt["answer"], attempt.get("feedback", ""))
+    ):
         delta["reflections"] = [
             Reflection(
                 id=turn.step_id,

@@ -55,4 +55,11 @@ def test_what_is_no_lesson_is_refused(reason, text):
     ],
 )
 def test_a_concrete_rule_is_kept(text):
+    assert objection(text, ANSWER, verdict="0 of 2 tests passed. total([]) == 0: IndexError") == ""
     assert objection(text, ANSWER) == ""
+
+
+@pytest.mark.parametrize("text", ["No test was run.", "list index out of range", "total([]) == 0: IndexError"])
+def test_what_only_repeats_the_verdict_is_no_lesson(text):
+    verdict = "No test was run.\n- total([]) == 0: IndexError: list index out of range"
+    assert objection(text, ANSWER, verdict) == "repeats the verdict"
