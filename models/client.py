@@ -117,6 +117,8 @@ class ChatClient:
             BudgetExhausted: the run cannot pay for the call.
             DeadlineExceeded: the run has no time left for it.
         """
+        if self.embedded and on_token is None:
+            on_token = _unheard  # its server works on to the end of a request that nobody waits for, unless it streams
         wanted = _Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
         tries = 0
         while True:
@@ -291,6 +293,10 @@ class ChatClient:
         if left_s is not None and wait_s >= left_s:
             raise DeadlineExceeded(f"no time left to wait {wait_s:.1f} s and try again: {error}") from error
         await self._sleep(wait_s)
+
+
+def _unheard(_: str) -> None:
+    """Streams to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
