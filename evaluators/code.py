@@ -22,7 +22,7 @@ def extract_code(answer: str) -> str:
 
     The Python blocks in fences that define something, in their order, without those that a later one defines anew;
     an unclosed fence reaches to the end. Without fences the whole text if it parses, else the longest part that does.
-    Tests that the answer repeats (asserts outside of functions, calls of its own test functions) are taken out: the
+    Tests that the answer brings (asserts outside of functions, calls of its own test functions) are taken out: the
     code is judged by the task's tests, and a wrong test of its own must not keep it from loading.
 
     Args:
@@ -111,12 +111,23 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _is_own_test(node: ast.stmt) -> bool:
+def _checkers(tree: ast.Module) -> set[str]:
+    """The functions that assert something and take no arguments, whatever they are called."""
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and not ast.unparse(node.args)
+        and any(isinstance(part, ast.Assert) for part in ast.walk(node))
+    }
+
+
+def _is_own_test(node: ast.stmt, checkers: set[str]) -> bool:
     if isinstance(node, ast.Assert):
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = ast.unparse(node.value.func)
-        return called in _RUNNERS or called.startswith("test_")
+        return called in _RUNNERS or called.startswith("test_") or called in checkers
     if isinstance(node, (ast.For, ast.With, ast.Try, ast.If)):
         inner = list(ast.walk(node))
         defines = any(isinstance(part, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)) for part in inner)
@@ -130,7 +141,8 @@ def _without_tests(code: str) -> str:
     if tree is None:
         return code
     lines = [line.encode() for line in code.split("\n")]
-    for node in reversed([node for node in tree.body if _is_own_test(node)]):
+    checkers = _checkers(tree)
+    for node in reversed([node for node in tree.body if _is_own_test(node, checkers)]):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         kept = lines[first][: node.col_offset] + b"pass" + lines[last][node.end_col_offset :]
         lines[first : last + 1] = [kept, *[b""] * (last - first)]

@@ -92,3 +92,20 @@ def test_a_fence_changes_nothing(code, tag, prose):
     answer = fenced(code, tag)
     found = extract_code(f"I think so.\n{answer}\nDone." if prose else answer)
     assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(code))
+
+
+def test_a_wrong_test_of_its_own_keeps_no_answer_from_loading():
+    code = extract_code(
+        "```python\ndef double(n):\n    return 2 * n\n\n"
+        "def verify():\n    assert double(2) == 5\n\nverify()\nsetup = double(1)\n```"
+    )
+    namespace: dict[str, object] = {}
+    exec(code, namespace)
+    assert namespace["setup"] == 2
+
+
+def test_a_call_that_is_no_test_stays():
+    code = extract_code("```python\nnames = []\ndef register():\n    names.append('f')\nregister()\n```")
+    namespace: dict[str, object] = {}
+    exec(code, namespace)
+    assert namespace["names"] == ["f"]
