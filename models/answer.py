@@ -16,14 +16,17 @@ class Answer:
         self._started = time.monotonic()
         self.parts: list[AIMessage] = []
         self.first_token_s: float | None = None
+        """When the first piece of a stream came: of text, reasoning, a refusal or a tool's arguments."""
+        self._whole: AIMessage | None = None
 
     def add(self, part: BaseMessage) -> None:
         """Take one part, or the whole."""
         if not isinstance(part, AIMessage):
             raise ModelError("invalid_reply", f"expected an AI message, got {type(part).__name__}")
-        if self.first_token_s is None and isinstance(part, AIMessageChunk) and text_of(part.content):
+        if self.first_token_s is None and isinstance(part, AIMessageChunk) and _says_something(part):
             self.first_token_s = round(self.elapsed_s(), 4)
         self.parts.append(part)
+        self._whole = None
 
     def elapsed_s(self) -> float:
         """Seconds since the request was made."""
@@ -32,9 +35,14 @@ class Answer:
     @property
     def message(self) -> AIMessage:
         """The whole answer. Of usage and finish reason the last ones count, where servers repeat them."""
-        chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
+        if self._whole is None:
+            self._whole = self._merged()
+        return self._whole
+
+    def _merged(self) -> AIMessage:
         if not self.parts:
             raise ModelError("invalid_reply", "the stream was empty")
+        chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
         if not chunks:
             return self.parts[0]
         whole = chunks[0].model_copy(update={"response_metadata": {}, "usage_metadata": None})
@@ -52,7 +60,12 @@ def spoken(message: AIMessage) -> list[str]:
     extra = message.additional_kwargs
     calls = [json.dumps(call["args"]) for call in message.tool_calls]
     broken = [str(call["args"]) for call in message.invalid_tool_calls]
-    return [text_of(message.content), *(str(extra.get(key) or "") for key in _ASIDE), *calls, *broken]
+    return [text_of(message.content), *(str(extra.get(key) or "") for key in ASIDE), *calls, *broken]
 
 
-_ASIDE = ("refusal", "reasoning_content")
+ASIDE = ("refusal", "reasoning_content")
+"""What endpoints send beside the content."""
+
+
+def _says_something(part: AIMessageChunk) -> bool:
+    return bool(text_of(part.content) or part.tool_call_chunks or any(part.additional_kwargs.get(key) for key in ASIDE))

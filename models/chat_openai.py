@@ -9,13 +9,15 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
+from reflexion.models.answer import ASIDE
 from reflexion.models.errors import classify
 
 
 class CarefulChatOpenAI(ChatOpenAI):
     """Raises `ModelError` before a tracer sees the original, which may repeat the key.
 
-    LangChain keeps `refusal` of whole replies only; a streamed one would read as an empty answer.
+    LangChain keeps `refusal` of whole replies only; a streamed one would read as an empty answer. It drops streamed
+    reasoning, which is what the first token mostly is, and what has to be paid for.
     """
 
     async def _agenerate(
@@ -47,7 +49,8 @@ class CarefulChatOpenAI(ChatOpenAI):
     ) -> ChatGenerationChunk | None:
         generation = super()._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info)
         choices = chunk.get("choices") or [{}]
-        refusal = (choices[0].get("delta") or {}).get("refusal")
-        if generation is not None and refusal:
-            generation.message.additional_kwargs["refusal"] = refusal
+        delta = choices[0].get("delta") or {}
+        for key in ASIDE:
+            if generation is not None and delta.get(key):
+                generation.message.additional_kwargs[key] = delta[key]
         return generation

@@ -1,21 +1,19 @@
 """One chat model at one endpoint, called the careful way: guarded, repeated in one place, every request booked."""
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from reflexion.models.answer import Answer, spoken
+from reflexion.models.answer import Answer
 from reflexion.models.cache import cache_key, cached_call
 from reflexion.models.capabilities import Capabilities, Sent, capabilities_of
-from reflexion.models.ends import DeadlineExceeded
-from reflexion.models.errors import ModelError, classify, scrub
+from reflexion.models.dispatch import Dispatch, reserve
+from reflexion.models.errors import ModelError, scrub
 from reflexion.models.exchange import Exchange, guarded
 from reflexion.models.meter import Meter
 from reflexion.models.prices import Prices
@@ -23,10 +21,6 @@ from reflexion.models.replies import Reply, read_reply, text_of
 from reflexion.models.request import OnToken, Request, Structure, speaks_openai, to_wire
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.seam import Seam
-from reflexion.models.usage import Call, decimal_text, estimate_tokens
-
-EXPECTED_REPLY = 1_024
-"""Tokens that a rate limit sets aside for a reply that has no limit; corrected once its usage is known."""
 
 
 class ChatClient:
@@ -68,13 +62,13 @@ class ChatClient:
         self._connect = connect
         self._connecting = asyncio.Lock()
         self._model: BaseChatModel | None = None
-        self._prices = prices or Prices()
+        self._dispatch = Dispatch(
+            model=name, base_url=base_url, prices=prices or Prices(), timeout_s=call_timeout_s, secret=secret
+        )
         self._retry = retry or RetryPolicy()
         self._seam = seam or Seam()
-        self._call_timeout_s = call_timeout_s
         self._first_token_timeout_s = first_token_timeout_s
         self._max_tokens = max_tokens
-        self._secret = secret
 
     @property
     def capabilities(self) -> Capabilities:
@@ -83,7 +77,7 @@ class ChatClient:
 
     def has_price(self) -> bool:
         """Whether calls have a known price."""
-        return self._prices.knows(self.name, self.base_url)
+        return self._dispatch.cost_usd(1, 1) is not None
 
     async def complete(
         self,
@@ -148,17 +142,17 @@ class ChatClient:
             meter.left_s()
             model = await self._connected()
             exchange = self._exchange(request, meter, retry)
-            limited = meter.budget.reply_limit(exchange) if meter.budget else request.max_tokens
-            exchange.reply_tokens = limited or EXPECTED_REPLY
-            guards = ([meter.budget] if meter.budget else []) + self._seam.guards + [meter.ledger]
+            limited = reserve(exchange, meter.budget)
             sent = Sent()
             try:
-                async with guarded(exchange, guards):
-                    # A budget may have shortened the reply while the request waited.
-                    limit = min(limited, exchange.reply_tokens) if limited else None
+                async with guarded(exchange, self._seam.guards(meter.budget, meter.ledger)):
                     if speaks_openai(model):
+                        limit = exchange.reply_tokens if limited else None
                         sent = self._sendable(replace(request, max_tokens=limit))
-                    return await self._send(model, request, sent, meter, exchange)
+                    async with self._dispatch.booked(exchange) as answer:
+                        async with self._dispatch.in_time(exchange, answer):
+                            await self._receive(model, request, sent, meter, answer)
+                        return self._read(answer)
             except ModelError as error:
                 if not self.capabilities.learn(error, sent):
                     raise
@@ -172,22 +166,9 @@ class ChatClient:
                 self._model = await self._connect()
             return self._model
 
-    def _exchange(self, request: Request, meter: Meter, retry: int) -> Exchange:
-        return Exchange(
-            endpoint=self.base_url,
-            model=self.name,
-            role=meter.role,
-            run_id=meter.run_id,
-            thread_id=meter.thread_id,
-            batch_id=meter.batch_id,
-            attempt=meter.attempt,
-            retry=retry,
-            priority=meter.priority,
-            prompt_tokens=request.prompt_tokens,
-            reply_tokens=request.max_tokens or 0,
-            cost_usd=lambda prompt, reply: self._cost(prompt, reply, 0, 0),
-            deadline=meter.deadline,
-            clock=meter.clock,
+    def _exchange(self, request: Request, meter: Meter, retry: int = 0) -> Exchange:
+        return self._dispatch.exchange(
+            meter, prompt_tokens=request.prompt_tokens, reply_tokens=request.max_tokens, retry=retry
         )
 
     def _sendable(self, request: Request) -> Sent:
@@ -203,34 +184,6 @@ class ChatClient:
             max_tokens=limit,
             limit_name=known.max_tokens,
         )
-
-    async def _send(
-        self, model: BaseChatModel, request: Request, sent: Sent, meter: Meter, exchange: Exchange
-    ) -> Reply:
-        left_s = None if exchange.deadline is None else max(0.0, exchange.deadline - exchange.clock())
-        limit_s = self._call_timeout_s if left_s is None else min(left_s, self._call_timeout_s)
-        answer = Answer()
-        outcome = "ok"
-        try:
-            async with asyncio.timeout(limit_s) as scope:
-                await self._receive(model, request, sent, meter, answer)
-            return self._read(answer)
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        except Exception as error:
-            if scope.expired() and left_s is not None and left_s < self._call_timeout_s:
-                outcome = "deadline"
-                raise DeadlineExceeded("the run's time is used up") from error
-            known = classify(error, url=self.base_url or self.name, secret=self._secret)
-            outcome, exchange.error = known.kind, known
-            if known is error:
-                raise
-            raise known from error
-        finally:
-            # An error status came instead of a reply, and nothing is charged for that.
-            free = exchange.error is not None and exchange.error.status is not None
-            exchange.call = self._line(exchange, answer, outcome, free=free)
 
     async def _receive(self, model: BaseChatModel, request: Request, sent: Sent, meter: Meter, answer: Answer) -> None:
         config: Any = {
@@ -251,8 +204,9 @@ class ChatClient:
         async with asyncio.timeout(self._first_token_timeout_s) as until_it_begins:
             async for chunk in model.astream(list(request.messages), config, **wire):
                 answer.add(chunk)
-                if piece := text_of(chunk.content):
+                if answer.first_token_s is not None:
                     until_it_begins.reschedule(None)
+                if piece := text_of(chunk.content):
                     request.on_token(piece)
         if openai and not answer.message.response_metadata.get("finish_reason"):
             raise ModelError("connection", f"the stream of {self.base_url or self.name} ended before its end")
@@ -260,48 +214,8 @@ class ChatClient:
     def _read(self, answer: Answer) -> Reply:
         reply = read_reply(answer.message)
         if reply.refusal:
-            raise ModelError("refused", f"{self.name} refused: {scrub(reply.refusal, self._secret)}")
+            raise ModelError("refused", f"{self.name} refused: {scrub(reply.refusal, self._dispatch.secret)}")
         return reply
-
-    def _line(self, exchange: Exchange, answer: Answer, outcome: str, *, free: bool) -> Call:
-        """The ledger line of a request; what the endpoint did not report is estimated, and says so."""
-        message = answer.message if answer.parts else None
-        usage: Any = (message.usage_metadata if message is not None else None) or {}
-        written = 0 if message is None else estimate_tokens(*spoken(message))
-        prompt = 0 if free else usage.get("input_tokens") or exchange.prompt_tokens
-        completion = usage.get("output_tokens") or written
-        cached = min(prompt, (usage.get("input_token_details") or {}).get("cache_read") or 0)
-        reasoning = min(completion, (usage.get("output_token_details") or {}).get("reasoning") or 0)
-        cost = self._cost(prompt, completion, cached, reasoning)
-        reported = usage.get("input_tokens") and (usage.get("output_tokens") or not written)
-        return Call(
-            id=uuid.uuid4().hex,
-            role=exchange.role,
-            attempt=exchange.attempt,
-            model=self.name,
-            returned_model="" if message is None else str(message.response_metadata.get("model_name") or ""),
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=cached,
-            reasoning_tokens=reasoning,
-            cost_usd=None if cost is None else decimal_text(cost),
-            estimated=not (reported or free),
-            latency_s=round(answer.elapsed_s(), 4),
-            first_token_s=answer.first_token_s,
-            outcome=outcome,
-        )
-
-    def _cost(
-        self, prompt_tokens: int, completion_tokens: int, cached_tokens: int, reasoning_tokens: int
-    ) -> Decimal | None:
-        return self._prices.cost_usd(
-            self.name,
-            self.base_url,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            cached_tokens=cached_tokens,
-            reasoning_tokens=reasoning_tokens,
-        )
 
     async def _cache_key(self, request: Request) -> str | None:
         model = await self._connected()
@@ -310,7 +224,7 @@ class ChatClient:
         return cache_key(self.base_url, self.name, request.messages, to_wire(model, request, self._sendable(request)))
 
     async def _book_cached(self, request: Request, meter: Meter) -> None:
-        exchange = self._exchange(request, meter, retry=0)
+        exchange = self._exchange(request, meter)
         exchange.call = cached_call(exchange)
         await meter.ledger.add(exchange)
         self._seam.log.write(exchange, exchange.call)

@@ -4,13 +4,33 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from reflexion.models.breaker import Breaker, LocalCircuits
+from reflexion.models.budget import Budget
 from reflexion.models.cache import Cache
 from reflexion.models.exchange import Guard
+from reflexion.models.ledger import Ledger
 from reflexion.models.limits import Limits, RateLimit, redis_backend
 from reflexion.models.redis_breaker import RedisCircuits
 from reflexion.models.replies import Reply
 from reflexion.models.request_log import RequestLog
 from reflexion.models.settings import ConnectionSettings
+
+
+def in_order(
+    *,
+    budget: Budget | None = None,
+    limits: RateLimit | None = None,
+    log: RequestLog | None = None,
+    breaker: Breaker | None = None,
+    ledger: Ledger | None = None,
+) -> list[Guard]:
+    """Guards from the outermost inwards.
+
+    The budget reserves first, as what can't be paid for need not queue. Then a request queues, so that the breaker is
+    asked when it would be sent, and not before it has waited. The ledger comes last, since its line says that the
+    request goes out; the log is around it to know the line's id.
+    """
+    every: tuple[Guard | None, ...] = (budget, limits, log, breaker, ledger)
+    return [guard for guard in every if guard is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +43,9 @@ class Seam:
     cache: Cache[Reply] | None = None
     closers: tuple[Callable[[], Awaitable[None]], ...] = ()
 
-    @property
-    def guards(self) -> list[Guard]:
-        """From the outermost inwards: a request queues first, and the breaker is asked as it is sent."""
-        first: list[Guard] = [self.limits] if self.limits else []
-        return [*first, self.log, self.breaker]
+    def guards(self, budget: Budget | None, ledger: Ledger | None) -> list[Guard]:
+        """All guards around a request of a run with this budget and ledger, outermost first."""
+        return in_order(budget=budget, limits=self.limits, log=self.log, breaker=self.breaker, ledger=ledger)
 
     @classmethod
     def of(cls, settings: ConnectionSettings) -> "Seam":

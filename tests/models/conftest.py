@@ -7,7 +7,8 @@ import pytest
 from endpoint import Endpoint
 from hypothesis import HealthCheck, settings
 
-from reflexion.models import capabilities
+from reflexion.models import ChatClient, RetryPolicy, capabilities
+from reflexion.models.connect import chat_openai
 from reflexion.testing import FakeOpenAI
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,3 +26,23 @@ async def endpoint(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Endpoint]:
         yield made
         for models in made.opened:
             await models.aclose()
+
+
+@pytest.fixture
+async def guarded_client(endpoint):
+    """Makes a client with guards of the test's own."""
+    connection = endpoint.models().connection
+    closing = []
+
+    def make(seam, name="m", **about):
+        async def connect():
+            model, close = chat_openai(connection, endpoint.server.base_url, "any", name)
+            closing.append(close)
+            return model
+
+        about = {"retry": RetryPolicy(max_retries=0), **about}
+        return ChatClient(connect, name=name, base_url=endpoint.server.base_url, seam=seam, **about)
+
+    yield make
+    for close in closing:
+        await close()

@@ -6,10 +6,10 @@ import pytest
 from endpoint import PROMPT, VERDICT
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from reflexion.models import BudgetExhausted, Meter, Price, Prices, Usage, ask_structured, object_of
+from reflexion.models import Budget, BudgetExhausted, Price, Prices, Usage, ask_structured, object_of
 from reflexion.models.ends import SMALLEST_REPLY
+from reflexion.models.exchange import Exchange
 from reflexion.models.usage import decimal_text, estimate_tokens
 from reflexion.testing import Reply
 
@@ -18,7 +18,11 @@ PRICES = {"m": Price(input=Decimal(10), output=Decimal(30))}
 
 
 def usd(prompt, reply):
-    return PRICES["m"].cost_usd(prompt_tokens=prompt, completion_tokens=reply, cached_tokens=0)
+    return PRICES["m"].cost_usd(prompt_tokens=prompt, completion_tokens=reply)
+
+
+def asking(prompt, wanted):
+    return Exchange(endpoint="", model="m", prompt_tokens=prompt, reply_tokens=wanted or 0, cost_usd=usd)
 
 
 @given(
@@ -30,12 +34,12 @@ def usd(prompt, reply):
 )
 def test_the_limit_is_what_the_budget_can_pay_and_no_less(prompt, wanted, tokens, money, used):
     spent = Usage(requests=1, prompt_tokens=used, cost_usd=usd(used, 0))
-    meter = Meter(role="actor", attempt=1, spent=spent, budget_tokens=tokens, budget_usd=money)
+    budget = Budget(tokens=tokens, usd=money, spent=spent)
     left_tokens = None if tokens is None else tokens - used - prompt
     left_usd = None if money is None else money - usd(used, 0)
     least = min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
     try:
-        limit = meter.reply_limit(prompt_tokens=prompt, wanted=wanted, cost_usd=lambda reply: usd(prompt, reply))
+        limit = budget.reply_limit(asking(prompt, wanted))
     except BudgetExhausted:
         assert (left_tokens is not None and left_tokens < least) or (
             left_usd is not None and usd(prompt, least) > left_usd
@@ -51,32 +55,9 @@ def test_the_limit_is_what_the_budget_can_pay_and_no_less(prompt, wanted, tokens
     assert limit in {wanted, left_tokens} or usd(prompt, limit + 1) > left_usd
 
 
-@pytest.mark.parametrize("short", [0, 1])
-def test_a_budget_that_is_exactly_enough_is_enough(short):
-    need = 100 + SMALLEST_REPLY
-    by_tokens = Meter(role="actor", attempt=1, budget_tokens=need - short)
-    by_usd = Meter(role="actor", attempt=1, budget_usd=usd(100, SMALLEST_REPLY) - short * Decimal("0.000001"))
-    for meter in (by_tokens, by_usd):
-        if short:
-            with pytest.raises(BudgetExhausted, match="budget of"):
-                meter.reply_limit(prompt_tokens=100, wanted=None, cost_usd=lambda reply: usd(100, reply))
-        else:
-            limit = meter.reply_limit(prompt_tokens=100, wanted=None, cost_usd=lambda reply: usd(100, reply))
-            assert limit == SMALLEST_REPLY
-
-
-@pytest.mark.parametrize("spent", [Usage(), Usage(requests=1, cost_usd=None)])
-def test_an_unknown_price_is_not_free(spent):
-    meter = Meter(role="actor", attempt=1, spent=spent, budget_usd=Decimal(1))
-    cost = (lambda _: None) if spent.cost_usd is not None else (lambda _: Decimal(0))
-    with pytest.raises(BudgetExhausted, match="price is unknown"):
-        meter.reply_limit(prompt_tokens=1, wanted=None, cost_usd=cost)
-
-
-@pytest.mark.parametrize("limits", [{"budget_tokens": 10**9}, {"budget_usd": Decimal(1000)}])
-def test_a_budget_beyond_any_reply_sets_no_limit_that_endpoints_refuse(limits):
-    meter = Meter(role="actor", attempt=1, **limits)
-    assert meter.reply_limit(prompt_tokens=1, wanted=None, cost_usd=lambda reply: usd(1, reply)) is None
+@pytest.mark.parametrize("caps", [{"tokens": 10**9}, {"usd": Decimal(1000)}])
+def test_a_budget_beyond_any_reply_sets_no_limit_that_endpoints_refuse(caps):
+    assert Budget(**caps).reply_limit(asking(1, None)) is None
 
 
 def obedient(body):
@@ -173,23 +154,11 @@ async def test_an_unknown_price_is_unknown_and_the_token_budget_still_holds(endp
     assert meter.calls[0]["cost_usd"] is None
     assert meter.calls[0]["returned_model"] == "another-name"
     assert Usage.of(meter.calls).as_json()["cost_usd"] is None
-    meter.budget_tokens = Usage.of(meter.calls).tokens
+    used = Usage.of(meter.calls)
+    meter.budget = Budget(tokens=used.tokens, spent=used)
     with pytest.raises(BudgetExhausted):
         await endpoint.ask(client, meter)
     assert endpoint.server.count == 1
-
-
-def test_a_price_is_in_usd_per_million_tokens():
-    assert Price(input=Decimal("0.15"), output=Decimal(0)).cost_usd(
-        prompt_tokens=1_000_000, completion_tokens=0, cached_tokens=0
-    ) == Decimal("0.15")
-    assert usd(30, 598) == Decimal("0.01824")
-
-
-@pytest.mark.parametrize("wrong", ["0.00000015", "0.00015", "15000", "-1", "NaN", "Infinity"])
-def test_a_price_that_was_meant_per_token_is_refused(wrong):
-    with pytest.raises(ValidationError):
-        Price(input=Decimal(wrong), output=Decimal(0))
 
 
 def test_the_price_of_a_provider_is_not_the_price_of_the_same_name_elsewhere():
