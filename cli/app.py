@@ -19,7 +19,9 @@ PASSED, NOT_PASSED, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes."""
 
 BaseUrl = Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")]
-ModelName = Annotated[str | None, typer.Option(help="Model of all roles; a GGUF file for the embedded server.")]
+ModelName = Annotated[
+    str | None, typer.Option(help="Model of all roles: a name, profile:NAME, or a GGUF file for the embedded server.")
+]
 Database = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory://.")]
 Prompts = Annotated[Path | None, typer.Option(help="Folder with prompt files of your own.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
@@ -46,6 +48,9 @@ def run(
     model: ModelName = None,
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the run may spend.")] = None,
+    fallback: Annotated[
+        list[str] | None, typer.Option(help="Model to ask where the one before cannot answer; may be repeated.")
+    ] = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds that the run may work.")] = None,
     no_memory: Annotated[bool, typer.Option("--no-memory", help="Neither use lessons nor leave any.")] = False,
@@ -65,6 +70,7 @@ def run(
         "patience": patience,
         "attempt_style": attempt_style,
         "model": model,
+        "fallback_models": tuple(fallback) if fallback else None,
         "budget_usd": budget_usd,
         "budget_tokens": budget_tokens,
         "deadline_s": deadline,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import platform
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -19,6 +20,7 @@ from reflexion.models import (
     ModelError,
     Models,
     Role,
+    Seam,
     Structure,
     Usage,
     ask_structured,
@@ -55,6 +57,7 @@ async def _examine(installation: Installation, settings: Settings) -> dict[str, 
     models = Models(installation)
     try:
         roles = {role: await _ask(models, role, settings) for role in ROLES}
+        guards = await _guards(models.seam)
     finally:
         await models.aclose()
     return {
@@ -64,6 +67,7 @@ async def _examine(installation: Installation, settings: Settings) -> dict[str, 
         "api_key": "set" if installation.api_key.get_secret_value() else "not set",
         "embedded_model": installed_model(),
         "roles": roles,
+        "guards": guards,
         "database": await _database(installation.database_url),
         "sandbox": {"layers": list(available_layers()), "missing": list(missing_layers())},
         "settings": settings.model_dump(mode="json"),
@@ -93,6 +97,16 @@ async def _ask(models: Models, role: Role, settings: Settings) -> dict[str, Any]
         "latency_s": meter.calls[-1]["latency_s"],
         "tokens": usage.tokens,
     }
+
+
+async def _guards(seam: Seam) -> dict[str, Any]:
+    """The circuits and limits that the calls went through; with a Redis, as all its processes have left them."""
+    try:
+        circuits = [asdict(circuit) for circuit in await seam.breaker.state()]
+    except Exception as error:  # noqa: BLE001 - whatever its client raises, the rest of the report is still wanted
+        return {"error": f"the Redis of REFLEXION_REDIS_URL cannot be used: {type(error).__name__}"}
+    limits = [asdict(limit) for limit in seam.limits.state()] if seam.limits else []
+    return {"circuits": circuits, "limits": limits, "cache": seam.cache is not None}
 
 
 async def _database(url: str | None) -> dict[str, Any]:
@@ -125,6 +139,13 @@ def as_text(report: dict[str, Any]) -> str:
         else:
             state = f"FAILED ({found['error_kind']}): {found['error']}"
         lines.append(f"{role:<10} {where}: {state}")
+    guards = report["guards"]
+    lines += [f"guards     {guards['error']}"] if "error" in guards else []
+    lines += [
+        f"circuit    {c['model']}: {c['state']}" + (f", {c['why']}" if c["state"] != "closed" else "")
+        for c in guards.get("circuits", [])
+    ]
+    lines += [f"limit      {_limit_text(limit)}" for limit in guards.get("limits", [])]
     database = report["database"]
     size = f", {database['bytes']:,} bytes" if database.get("bytes") is not None else ""
     shown = database.get("error") or f"{database['url']}{size}{'' if database['durable'] else ' (keeps nothing)'}"
@@ -133,3 +154,12 @@ def as_text(report: dict[str, Any]) -> str:
     missing = f"; missing here: {', '.join(sandbox['missing'])}" if sandbox["missing"] else ""
     lines.append(f"sandbox    {', '.join(sandbox['layers'])}{missing}")
     return "\n".join(lines)
+
+
+def _limit_text(limit: dict[str, Any]) -> str:
+    left = [
+        f"{limit[name]:,.0f} {name.removesuffix('_left')}"
+        for name in ("requests_left", "tokens_left")
+        if limit[name] is not None
+    ]
+    return f"{limit['model']}: {', '.join([*left, str(limit['in_flight']) + ' in flight'])} left now"

@@ -84,6 +84,11 @@ class Progress:
     def _planned(self, event: dict[str, Any]) -> None:
         self._say(f"plan: {event['text']}", "blue")
 
+    def _fell_back(self, event: dict[str, Any]) -> None:
+        self._say(
+            f"{event['role']}: {event['model']} cannot answer ({event['reason']}), asking {event['to']}", "yellow"
+        )
+
     def _usage(self, event: dict[str, Any]) -> None:
         self._say(f"so far: {event['requests']} requests, {event['tokens']:,} tokens, {cost_text(event['cost_usd'])}")
 

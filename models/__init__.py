@@ -15,6 +15,7 @@ from reflexion.models.replies import Reply
 from reflexion.models.request import Completer, Structure
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.roles import ROLES, ModelConfigurationError, Models, Role
+from reflexion.models.seam import Seam
 from reflexion.models.settings import ConnectionSettings
 from reflexion.models.structured import ask_structured, object_of, strict_schema
 from reflexion.models.usage import Call, Usage
@@ -48,6 +49,7 @@ __all__ = [
     "Reply",
     "RetryPolicy",
     "Role",
+    "Seam",
     "Structure",
     "Usage",
     "as_call",

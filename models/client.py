@@ -104,6 +104,8 @@ class ChatClient:
             BudgetExhausted: the run cannot pay for the call.
             DeadlineExceeded: the run has no time left for it.
         """
+        if self.embedded and on_token is None:
+            on_token = _unheard  # its server works on to the end of a request that nobody waits for, unless it streams
         request = Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
         cache = self._seam.cache
         if cache is None:
@@ -229,3 +231,7 @@ class ChatClient:
         await meter.ledger.add(exchange)
         self._seam.log.write(exchange, exchange.call)
         meter.calls.append(exchange.call)
+
+
+def _unheard(_: str) -> None:
+    """Streams to nobody."""
