@@ -10,6 +10,8 @@ from reflexion.prompts import Fence
 
 LONGEST_PLAN = 2_000
 """Characters of a plan that are kept."""
+SMALL_PLAN = 160
+"""Tokens of a plan of the embedded model."""
 LONGEST_FEEDBACK = 2_000
 """Characters of feedback that the planner reads."""
 
@@ -35,7 +37,10 @@ async def planner(state: PlannerReads, turn: Turn) -> Delta:
         different=prompt.sections.get("different", "") if "repeats" in attempt else "",
     )
     try:
-        reply = await turn.client("planner").complete(messages, turn.meter)
+        client = turn.client("planner")
+        # A small model plans on and on, and what it says last is worth least.
+        limit = SMALL_PLAN if client.embedded else None
+        reply = await client.complete(messages, turn.meter, max_tokens=limit)
     except ModelError as error:
         if error.kind not in REFUSALS:
             raise
