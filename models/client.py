@@ -208,8 +208,8 @@ class ChatClient:
                     until_it_begins.reschedule(None)
                 if piece := text_of(chunk.content):
                     request.on_token(piece)
-        if openai and not answer.message.response_metadata.get("finish_reason"):
-            raise ModelError("connection", f"the stream of {self.base_url or self.name} ended before its end")
+        if openai:
+            answer.check_ended(self.base_url or self.name)
 
     def _read(self, answer: Answer) -> Reply:
         reply = read_reply(answer.message)
