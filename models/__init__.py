@@ -6,6 +6,7 @@ from reflexion.models.client import ChatClient
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.errors import CONFIGURATION, ModelError, scrub
 from reflexion.models.fallback import Fallback
+from reflexion.models.guarded_model import guard_model
 from reflexion.models.ledger import Ledger, LedgerLine, LedgerStore, MemoryLedger, as_call
 from reflexion.models.limits import Limits, RateLimit
 from reflexion.models.meter import Meter
@@ -54,6 +55,7 @@ __all__ = [
     "Usage",
     "as_call",
     "ask_structured",
+    "guard_model",
     "object_of",
     "scrub",
     "strict_schema",

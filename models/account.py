@@ -94,8 +94,8 @@ class Account:
             raise BudgetExhausted(self._refusal(unit, needed))
 
     def fits(self, needed: Amount) -> bool:
-        """Whether it can be reserved now."""
-        return _lacking(needed, self.room()) is None
+        """Whether it can be reserved now; `check` has said so already unless the budget is patient."""
+        return not self.patient or _lacking(needed, self.room()) is None
 
     def settle(self, reserved: Amount, used: Amount | None) -> None:
         """End a call: free what was reserved, and book what it used, if it was sent."""
@@ -127,9 +127,8 @@ class Account:
 
     def hasten(self, exchange: Exchange) -> None:
         """Bring the exchange's deadline forward to the end of the budget's time."""
-        left_s = self.room().seconds
-        if left_s is not None:
-            ends = exchange.clock() + left_s
+        if self.limit.seconds is not None:
+            ends = exchange.clock() + self.limit.seconds - self.elapsed_s()
             exchange.deadline = ends if exchange.deadline is None else min(exchange.deadline, ends)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
@@ -19,12 +21,14 @@ class Answer:
         """When the first piece of a stream came: of text, reasoning, a refusal or a tool's arguments."""
         self._whole: AIMessage | None = None
 
-    def add(self, part: BaseMessage) -> None:
-        """Take one part, or the whole."""
+    def add(self, part: BaseMessage, said: Mapping[str, Any] | None = None) -> None:
+        """Take one part, or the whole, with what was said about it outside of its message."""
         if not isinstance(part, AIMessage):
             raise ModelError("invalid_reply", f"expected an AI message, got {type(part).__name__}")
         if self.first_token_s is None and isinstance(part, AIMessageChunk) and _says_something(part):
             self.first_token_s = round(self.elapsed_s(), 4)
+        if said:
+            part = part.model_copy(update={"response_metadata": {**said, **part.response_metadata}})
         self.parts.append(part)
         self._whole = None
 
@@ -38,6 +42,15 @@ class Answer:
         if self._whole is None:
             self._whole = self._merged()
         return self._whole
+
+    def check_ended(self, where: str) -> None:
+        """See that a stream was not cut off.
+
+        Raises:
+            ModelError: it did not say why it ended.
+        """
+        if not self.message.response_metadata.get("finish_reason"):
+            raise ModelError("connection", f"the stream of {where} ended before its end")
 
     def _merged(self) -> AIMessage:
         if not self.parts:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
@@ -151,7 +150,7 @@ def is_whole(reply: Reply | AIMessage) -> bool:
 def cached_call(exchange: Exchange, *, latency_s: float = 0.0) -> Call:
     """The ledger line of a request that was answered from the cache: no tokens, no cost."""
     return Call(
-        id=uuid.uuid4().hex,
+        id=exchange.id,
         role=exchange.role,
         attempt=exchange.attempt,
         model=exchange.model,

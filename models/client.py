@@ -119,13 +119,12 @@ class ChatClient:
         return reply
 
     async def _asked(self, request: Request, meter: Meter) -> Reply:
-        whole = replace(request, on_token=None)
         cannot_stream = False
 
         async def attempt(retry: int) -> Reply:
             nonlocal cannot_stream
             try:
-                return await self._try(whole if cannot_stream else request, meter, retry)
+                return await self._try(replace(request, on_token=None) if cannot_stream else request, meter, retry)
             except ModelError as error:
                 if error.kind == "connection" and self.embedded:
                     self._model = None  # its server may have died; connecting starts another
@@ -142,15 +141,14 @@ class ChatClient:
         """One try. What the endpoint refuses of it is given up at once, and the rest asked again."""
         while True:
             meter.left_s()
-            model = await self._connected()
+            model = self._model or await self._connected()
             exchange = self._exchange(request, meter, retry)
             limited = reserve(exchange, meter.budget)
             sent = Sent()
             try:
                 async with guarded(exchange, self._seam.guards(meter.budget, meter.ledger)):
                     if speaks_openai(model):
-                        limit = exchange.reply_tokens if limited else None
-                        sent = self._sendable(replace(request, max_tokens=limit))
+                        sent = self._sendable(request, exchange.reply_tokens if limited else None)
                     async with self._dispatch.booked(exchange) as answer:
                         async with self._dispatch.in_time(exchange, answer):
                             await self._receive(model, request, sent, meter, answer)
@@ -173,11 +171,12 @@ class ChatClient:
             meter, prompt_tokens=request.prompt_tokens, reply_tokens=request.max_tokens, retry=retry
         )
 
-    def _sendable(self, request: Request) -> Sent:
+    def _sendable(self, request: Request, limit: int | None) -> Sent:
         """The optional parameters of a request, as far as the endpoint takes them."""
         known = self.capabilities
-        limit = None if known.max_tokens == "none" else request.max_tokens
-        if limit is not None and known.longest_reply is not None:
+        if known.max_tokens == "none":
+            limit = None
+        elif limit is not None and known.longest_reply is not None:
             limit = min(limit, known.longest_reply)
         return Sent(
             rung=known.rung if request.structure else "plain",
@@ -210,8 +209,8 @@ class ChatClient:
                     until_it_begins.reschedule(None)
                 if piece := text_of(chunk.content):
                     request.on_token(piece)
-        if openai and not answer.message.response_metadata.get("finish_reason"):
-            raise ModelError("connection", f"the stream of {self.base_url or self.name} ended before its end")
+        if openai:
+            answer.check_ended(self.base_url or self.name)
 
     def _read(self, answer: Answer) -> Reply:
         reply = read_reply(answer.message)
@@ -223,7 +222,8 @@ class ChatClient:
         model = await self._connected()
         if not speaks_openai(model):
             return None
-        return cache_key(self.base_url, self.name, request.messages, to_wire(model, request, self._sendable(request)))
+        wire = to_wire(model, request, self._sendable(request, request.max_tokens))
+        return cache_key(self.base_url, self.name, request.messages, wire)
 
     async def _book_cached(self, request: Request, meter: Meter) -> None:
         exchange = self._exchange(request, meter)

@@ -40,25 +40,47 @@ def for_this_loop(model: BaseChatModel) -> tuple[BaseChatModel, Close]:
     the caller brought a client, the model gets one of its own.
     """
     import openai  # noqa: PLC0415 - slow to import
-    from langchain_openai import ChatOpenAI  # noqa: PLC0415
-    from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415
+
+    sdk = _sdk(model)
+    if sdk is None or model.http_async_client is not None:  # type: ignore[attr-defined]
+        return without_retries(model), _nothing
+    http: Any = openai.DefaultAsyncHttpxClient(base_url=sdk.base_url, timeout=sdk.timeout)
+    return without_retries(model, http_client=http), http.aclose
+
+
+def without_retries(model: BaseChatModel, **options: Any) -> BaseChatModel:
+    """A copy with the retries of its SDK switched off; the model itself where it has no OpenAI SDK."""
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415 - slow to import
 
     from reflexion.models.chat_openai import CarefulChatOpenAI  # noqa: PLC0415
 
-    sdk = getattr(model, "root_async_client", None)
-    if not isinstance(model, BaseChatOpenAI) or not isinstance(sdk, openai.AsyncOpenAI):
-        return model, _nothing
-    options: dict[str, Any] = {"max_retries": 0}
-    close: Close = _nothing
-    if model.http_async_client is None:
-        http: Any = openai.DefaultAsyncHttpxClient(base_url=sdk.base_url, timeout=sdk.timeout)
-        options["http_client"], close = http, http.aclose
-    mended = model.model_copy()
+    sdk = _sdk(model)
+    if sdk is None:
+        return model
+    mended: Any = model.model_copy()
     if type(mended) is ChatOpenAI:
         mended.__class__ = CarefulChatOpenAI
-    mended.root_async_client = sdk.with_options(**options)
+    mended.root_async_client = sdk.with_options(max_retries=0, **options)
     mended.async_client = mended.root_async_client.chat.completions
-    return mended, close
+    return mended  # type: ignore[no-any-return]
+
+
+def identity(model: BaseChatModel) -> tuple[str, str, str]:
+    """A caller's model's name, its base URL and its key; empty where it has none."""
+    key = getattr(model, "openai_api_key", None)
+    return (
+        str(getattr(model, "model_name", "") or getattr(model, "model", "") or type(model).__name__),
+        str(getattr(model, "openai_api_base", None) or ""),
+        key.get_secret_value() if isinstance(key, SecretStr) else "",
+    )
+
+
+def _sdk(model: BaseChatModel) -> Any:
+    import openai  # noqa: PLC0415 - slow to import
+    from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415
+
+    sdk = getattr(model, "root_async_client", None)
+    return sdk if isinstance(model, BaseChatOpenAI) and isinstance(sdk, openai.AsyncOpenAI) else None
 
 
 async def _nothing() -> None:

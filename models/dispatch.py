@@ -1,7 +1,6 @@
 """What is the same about every request to a model, whoever asks: whose it is, how long it may take, what it cost."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import classify
 from reflexion.models.exchange import Exchange
 from reflexion.models.meter import Meter
-from reflexion.models.prices import Prices
+from reflexion.models.prices import Priced, Prices
 from reflexion.models.usage import Call, decimal_text, estimate_tokens
 
 EXPECTED_REPLY = 1_024
@@ -48,6 +47,10 @@ class Dispatch:
     """Seconds that one request may take in all."""
     secret: str = ""
     """What no message may repeat."""
+    _price: Priced = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_price", self.prices.at(self.model, self.base_url))
 
     def exchange(self, meter: Meter, *, prompt_tokens: int, reply_tokens: int | None, retry: int = 0) -> Exchange:
         """A request that has not been sent yet.
@@ -77,13 +80,8 @@ class Dispatch:
 
     def cost_usd(self, prompt: int, completion: int, cached: int = 0, reasoning: int = 0) -> Decimal | None:
         """What so many tokens cost, in USD; None where the price is unknown."""
-        return self.prices.cost_usd(
-            self.model,
-            self.base_url,
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=cached,
-            reasoning_tokens=reasoning,
+        return self._price.cost_usd(
+            prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reasoning_tokens=reasoning
         )
 
     @asynccontextmanager
@@ -148,7 +146,7 @@ class Dispatch:
         reasoning = min(completion, (usage.get("output_token_details") or {}).get("reasoning") or 0)
         cost = self.cost_usd(prompt, completion, cached, reasoning)
         return Call(
-            id=uuid.uuid4().hex,
+            id=exchange.id,
             role=exchange.role,
             attempt=exchange.attempt,
             model=self.model,

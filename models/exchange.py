@@ -3,8 +3,9 @@
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from secrets import token_hex
 from typing import Protocol
 
 from reflexion.models.errors import ModelError
@@ -15,6 +16,8 @@ from reflexion.models.usage import Call
 class Exchange:
     """One HTTP request from before it is sent until its reply, failure or cancellation is known."""
 
+    id: str = field(default_factory=lambda: token_hex(16))
+    """Names the request in state, ledger and log alike."""
     endpoint: str
     """Base URL; empty for a model that has none."""
     model: str

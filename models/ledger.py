@@ -3,7 +3,6 @@
 import copy
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
@@ -207,7 +206,7 @@ def sums(lines: Iterable[LedgerLine], by: Group) -> dict[str, Usage]:
 def _pending(exchange: Exchange, started_at: float) -> LedgerLine:
     cost = exchange.cost_usd(exchange.prompt_tokens, exchange.reply_tokens)
     return LedgerLine(
-        id=uuid.uuid4().hex,
+        id=exchange.id,
         role=exchange.role,
         attempt=exchange.attempt,
         model=exchange.model,

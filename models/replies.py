@@ -10,6 +10,7 @@ _NAMES = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _TAG = re.compile(
     rf"(?P<open><{_NAMES}\b[^<>/]*>|\[THINK\]|◁think▷)|(?P<close></{_NAMES}\s*>|\[/THINK\]|◁/think▷)", re.IGNORECASE
 )
+_TAGS_BEGIN_WITH = re.compile(r"[<\[◁]")
 _REFUSING = {"content_filter", "refusal", "safety"}
 _CUT = {"length", "max_tokens"}
 
@@ -72,7 +73,7 @@ def strip_reasoning(text: str) -> str:
     An unclosed block is all reasoning and leaves nothing; a closing tag whose opening one was eaten by
     the chat template counts as well. A pair of tags further inside belongs to the answer and stays.
     """
-    while tags := list(_TAG.finditer(text)):
+    while _TAGS_BEGIN_WITH.search(text) and (tags := list(_TAG.finditer(text))):
         leads = tags[0]["open"] is not None and not text[: tags[0].start()].strip()
         if tags[0]["open"] is not None and not leads:
             return text

@@ -43,11 +43,16 @@ class Request:
     @property
     def prompt_tokens(self) -> int:
         """An estimate, on the safe side for the templates and schemas that endpoints add to the text."""
-        texts = [text_of(message.content) for message in self.messages]
-        tokens = estimate_tokens(*texts) + TOKENS_PER_MESSAGE * len(texts)
-        if self.structure:
-            tokens += estimate_tokens(json.dumps(self.structure.schema)) + TOKENS_PER_SCHEMA
-        return tokens
+        return estimate_prompt(self.messages, self.structure and self.structure.schema)
+
+
+def estimate_prompt(messages: Sequence[BaseMessage], *schemas: Any) -> int:
+    """Tokens of a prompt and of the schemas or tools that are sent with it, if there are any, guessed by length."""
+    texts = [text_of(message.content) for message in messages]
+    tokens = estimate_tokens(*texts) + TOKENS_PER_MESSAGE * len(texts)
+    for schema in filter(None, schemas):
+        tokens += estimate_tokens(json.dumps(schema, default=str)) + TOKENS_PER_SCHEMA
+    return tokens
 
 
 def to_wire(model: BaseChatModel, request: Request, sent: Sent) -> dict[str, Any]:

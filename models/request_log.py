@@ -30,6 +30,11 @@ class RequestLog:
         """
         self._logger = logger or _new_logger(log_format, stream or sys.stderr)
 
+    @property
+    def speaks(self) -> bool:
+        """Whether it writes anything at all."""
+        return self._logger is not None
+
     @asynccontextmanager
     async def around(self, exchange: Exchange) -> AsyncIterator[None]:
         """Log one request after it has ended, also when it failed or was cancelled."""

@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
-from pydantic import SecretStr
 
 from reflexion.models.client import ChatClient
-from reflexion.models.connect import chat_openai, for_this_loop
+from reflexion.models.connect import chat_openai, for_this_loop, identity
 from reflexion.models.embedded import EmbeddedModel, EmbeddedModelError, installed_model
 from reflexion.models.errors import ModelError
 from reflexion.models.prices import FREE, Prices
@@ -126,14 +125,8 @@ class Models:
             opened.stack.push_async_callback(close)
             return mended
 
-        key = getattr(model, "openai_api_key", None)
-        return self._client(
-            opened,
-            connect,
-            name=str(getattr(model, "model_name", "") or getattr(model, "model", "") or type(model).__name__),
-            base_url=str(getattr(model, "openai_api_base", None) or ""),
-            secret=key.get_secret_value() if isinstance(key, SecretStr) else "",
-        )
+        name, base_url, secret = identity(model)
+        return self._client(opened, connect, name=name, base_url=base_url, secret=secret)
 
     def _new_client(self, name: str | None, opened: "_Opened") -> ChatClient:
         connection = self.connection

@@ -29,7 +29,7 @@ def in_order(
     asked when it would be sent, and not before it has waited. The ledger comes last, since its line says that the
     request goes out; the log is around it to know the line's id.
     """
-    every: tuple[Guard | None, ...] = (budget, limits, log, breaker, ledger)
+    every: tuple[Guard | None, ...] = (budget, limits, log if log and log.speaks else None, breaker, ledger)
     return [guard for guard in every if guard is not None]
 
 

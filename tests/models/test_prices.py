@@ -6,6 +6,8 @@ from decimal import Decimal
 
 import pytest
 from exchanges import ended, exchange
+from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import get_snapshot
 from pydantic import ValidationError
 
 from reflexion.models.prices import FREE, ImplausiblePrice, Price, Prices, display_usd, undated, what_if
@@ -148,3 +150,23 @@ def test_what_the_same_run_would_have_cost_elsewhere():
 )
 def test_money_is_rounded_for_people_only(cost, shown):
     assert display_usd(cost) == shown
+
+
+@pytest.mark.parametrize("cached", [0, 300, 250_000])
+def test_listed_prices_are_the_librarys_to_the_last_digit(cached):
+    tokens = Usage(input_tokens=300_000, output_tokens=70, cache_read_tokens=cached)
+    sums = {"prompt_tokens": 300_000, "completion_tokens": 70, "cached_tokens": cached}
+    compared = 0
+    for provider, url in (
+        ("openai", OPENAI),
+        ("google", "https://generativelanguage.googleapis.com"),
+        ("deepseek", "https://api.deepseek.com/v1"),
+    ):
+        for model in next(p for p in get_snapshot().providers if p.id == provider).models:
+            try:
+                listed = calc_price(tokens, model_ref=model.id, provider_api_url=url).total_price
+            except LookupError:
+                continue
+            assert Prices().cost_usd(model.id, url, **sums) == listed
+            compared += 1
+    assert compared > 50
