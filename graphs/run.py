@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
@@ -55,7 +56,7 @@ class Run:
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
-        scope = await self._with_history(before.values.get("run_id", "") if resumed else "")
+        scope = await self._with_history(before.values["run_id"] if resumed and _has_begun(before) else "")
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         work = asyncio.create_task(self._drive(None if resumed else given, queue, scope))
@@ -115,9 +116,14 @@ class Run:
             queue.put_nowait(event if ours else {"event": "custom", "data": event})
 
 
+def _has_begun(left: StateSnapshot) -> bool:
+    """Whether its first step was done: until then the values are those of the thread's run before."""
+    return not {START, "recall"} & set(left.next)
+
+
 def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
     """The task of a run that was broken off; before its first step was done there is only the input."""
-    if "recall" not in left.next:
+    if _has_begun(left):
         return left.values["spec"]  # type: ignore[no-any-return]
     try:
         return read_task(left.values)  # type: ignore[arg-type]

@@ -111,8 +111,8 @@ class Turn:
         settings = self.settings
         own = settings.model_for(role)
         first = settings.cheaper_model if settings.cheaper_model and self.measures.cheaper_model else own
-        names = list(dict.fromkeys([first, *settings.fallback_models]))
-        clients = [self.kit.models.client(role, name) for name in names]
+        # Distinct clients, not names: a model of the caller's own serves its role under every name.
+        clients = list(dict.fromkeys(self.kit.models.client(role, name) for name in (first, *settings.fallback_models)))
         return clients[0] if len(clients) == 1 else Fallback(clients, partial(self._switched, role))
 
     def _switched(self, role: Role, before: ChatClient, after: ChatClient, error: ModelError) -> None:
@@ -232,6 +232,7 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             budget=_budget(settings, spent, around.budget),
             ledger=Ledger(around.store),
             deadline=deadline,
+            clock=time.monotonic,
         ),
         emit=emit,
         store=runtime.store,
