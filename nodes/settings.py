@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -203,10 +203,16 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
     Raises:
         ConfigurationError: a field is unknown or its value impossible.
     """
-    if base is None:
-        read_dotenv()
+    if base is not None and not values:
+        return base
     try:
-        return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
+        if base is None:
+            read_dotenv()
+            return Settings(**values)
+        changed = Settings.__new__(Settings)
+        # Settings' own constructor reads the environment, which costs more than all else that begins a run.
+        BaseModel.__init__(changed, **base.model_dump(exclude_unset=True) | values)
+        return changed
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
 
