@@ -203,18 +203,19 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
     Raises:
         ConfigurationError: a field is unknown or its value impossible.
     """
-    if base is not None and not values:
-        return base
+    if base is None:
+        read_dotenv()
     try:
-        if base is None:
-            read_dotenv()
-            return Settings(**values)
-        changed = Settings.__new__(Settings)
-        # Settings' own constructor reads the environment, which costs more than all else that begins a run.
-        BaseModel.__init__(changed, **base.model_dump(exclude_unset=True) | values)
-        return changed
+        return Settings(**values) if base is None else _changed(base, values)
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
+
+
+def _changed(base: Settings, values: Mapping[str, Any]) -> Settings:
+    settings = Settings.__new__(Settings)
+    # Settings' own constructor would read the environment again, for every run.
+    BaseModel.__init__(settings, **base.model_dump(exclude_unset=True) | values)
+    return settings
 
 
 def read_dotenv() -> None:

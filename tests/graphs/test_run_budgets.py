@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from loop_bench import BAD, Bench
 
+from reflexion.graphs import ConfigurationError
 from reflexion.models import Budget
 from reflexion.nodes.degradation import Measures
 from reflexion.testing import Reply, count_tokens, prompt_tokens
@@ -134,6 +135,22 @@ async def test_a_threads_budget_lasts_for_all_its_runs(server, database_url, uni
         assert (third.answer, "'thread'" in third.stop_detail) == (answer, True)
         assert first.usage.tokens + second.usage.tokens + third.usage.tokens <= cap
         assert (await agent.run(LONG_TASK, thread="another", max_attempts=1, **limit)).answer
+
+
+@pytest.mark.parametrize("how", ["run", "thread", "shared", "around the shared one"])
+async def test_a_budget_in_dollars_without_a_price_is_refused_before_anything_is_paid_for(bench, how):
+    dollars = Budget("month", usd=Decimal(1))
+    given = {
+        "run": {"budget_usd": 1},
+        "thread": {"thread_budget_usd": 1},
+        "shared": {"budget": dollars},
+        "around the shared one": {"budget": Budget("batch", tokens=1000, parent=dollars)},
+    }[how]
+    async with bench.agent() as agent:
+        with pytest.raises(ConfigurationError, match="needs the price of 'actor-m'"):
+            await agent.run("Sum a list.", **given)
+        await agent.run("Sum a list.", budget=Budget("batch", tokens=9), max_attempts=1)
+    assert bench.server.count == 0
 
 
 async def test_a_budget_of_time_around_a_run_ends_it_as_a_deadline(bench):
