@@ -211,7 +211,7 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
         raise ConfigurationError(explain(error)) from error
 
 
-def _changed(base: Settings, values: Mapping[str, Any]) -> Settings:
+def _changed(base: Settings, values: dict[str, Any]) -> Settings:
     settings = Settings.__new__(Settings)
     # Settings' own constructor would read the environment again, for every run.
     BaseModel.__init__(settings, **base.model_dump(exclude_unset=True) | values)
