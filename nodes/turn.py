@@ -31,6 +31,7 @@ from reflexion.models import (
     Models,
     Role,
     Usage,
+    as_call,
     scrub,
 )
 from reflexion.nodes import cancellation, scope
@@ -254,7 +255,8 @@ def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget |
 def _recovered(state: dict[str, Any]) -> list[Call]:
     """What the ledger holds of the run and its state does not: requests that were in flight in a crash."""
     known = {call["id"] for call in _calls(state)}
-    return [call for call in scope.current.get().recovered if call["id"] not in known]
+    lines = [line for line in scope.current.get().recovered if line["run_id"] == state.get("run_id")]
+    return [as_call(line) for line in lines if line["id"] not in known]
 
 
 def _calls(state: dict[str, Any]) -> list[Call]:

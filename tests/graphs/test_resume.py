@@ -82,6 +82,21 @@ async def test_another_task_on_a_broken_off_thread_starts_afresh(bench):
     assert "Reverse a text." in bench.prompt("actor", 1)
 
 
+@pytest.mark.parametrize("task", [broken_off.TASK, None])
+async def test_a_run_of_which_only_the_input_was_written_down_begins(bench, task):
+    async with bench.agent("memory://", max_attempts=2) as agent:
+        await agent.run(broken_off.TASK, thread="t")
+        saver = agent.persistence.checkpointer
+        _, *later = sorted(saver.storage["t"][""])
+        for checkpoint in later:
+            del saver.storage["t"][""][checkpoint]
+        saver.writes.clear()
+        config = {"configurable": {"thread_id": "t"}}
+        assert (await agent.graph.aget_state(config)).next == ("__start__",)
+        result = await agent.run(task, thread="t")
+    assert (result.stop_reason, result.usage.requests) == ("max_attempts", 6)
+
+
 async def test_a_run_that_was_ended_still_ends_when_it_is_resumed_with_more_attempts(bench):
     kill_in(bench, "remember")
     async with bench.agent() as agent:

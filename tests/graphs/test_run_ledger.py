@@ -9,6 +9,7 @@ from loop_bench import BAD, GOOD, ROLES, Bench
 from reflexion.memory import open_persistence
 from reflexion.models import Usage, as_call
 from reflexion.models.ledger import sums
+from reflexion.nodes.degradation import Measures
 from reflexion.testing import Reply, count_tokens, prompt_tokens
 
 NODE = {"critic": "evaluator"}
@@ -91,6 +92,23 @@ async def test_a_second_run_that_dies_before_it_begins_is_not_billed_for_the_fir
     second = resume(bench)
     assert second["run_id"] != first.run_id
     assert second["usage"]["requests"] == bench.server.count - first.usage.requests
+
+
+async def test_what_a_killed_run_had_spent_is_not_counted_twice_against_its_budget(bench):
+    kill_in(bench, "planner")
+    own = {"degradation": lambda _: Measures()}
+    async with bench.agent(max_attempts=2, budget_requests=7, own=own) as agent:
+        result = await agent.run(TASK, thread="t")
+    assert (result.stop_reason, result.usage.requests, bench.server.count) == ("max_attempts", 7, 7)
+
+
+async def test_a_killed_run_that_nobody_resumes_has_no_pending_line_once_its_thread_is_used_again(bench):
+    kill_in(bench, "critic")
+    async with bench.agent(max_attempts=1) as agent:
+        result = await agent.run("Reverse a text.", thread="t")
+        lines = await agent.persistence.ledger.lines(thread_id="t")
+    assert [line["outcome"] for line in lines] == ["ok", "lost", "ok", "ok"]
+    assert result.usage.requests == 2
 
 
 async def test_failed_and_retried_requests_are_in_it(server, database_url):
