@@ -284,7 +284,7 @@ class Reflexion:
     ) -> AsyncGenerator[Event, None]:
         opened = self._open
         settings = make_settings(self._recipe.settings, **changes)
-        _check_models(opened.kit, settings)
+        _check_models(opened.kit, settings, scope.budget)
         given: Input | None = None
         if task is not None:
             listed = [criteria] if isinstance(criteria, str) else list(criteria)
@@ -315,17 +315,23 @@ def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
     return [kit.models.client(role, name) for role, name in names]
 
 
-def _check_models(kit: Kit, settings: Settings) -> None:
+def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
     """Refuse, before anything is paid for, what no run could be made with.
 
     Raises:
         ModelConfigurationError: a role has no usable model.
         ConfigurationError: there is a budget in USD, and a model whose price is unknown.
     """
+    in_usd = settings.budget_usd or settings.thread_budget_usd or _caps_usd(around)
     for client in _clients(kit, settings):
-        if (settings.budget_usd or settings.thread_budget_usd) and not client.has_price():
+        if in_usd and not client.has_price():
             raise ConfigurationError(
                 f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "
                 f'REFLEXION_PRICES=\'{{"{client.name}": {{"input": 0.5, "output": 1.5}}}}\' (USD per million tokens), '
                 "or use a budget in tokens"
             )
+
+
+def _caps_usd(budget: Budget | None) -> bool:
+    """Whether it, or one around it, is a budget in USD."""
+    return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

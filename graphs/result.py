@@ -1,26 +1,31 @@
 """What a run gives back."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from reflexion.evaluators import Attempt
 from reflexion.graphs.state import LearnedLesson, State
 from reflexion.memory import RecalledLesson
-from reflexion.models import CONFIGURATION, Usage
+from reflexion.models import CONFIGURATION, Call, Usage
+from reflexion.models.statistics import Statistics
 from reflexion.nodes import Failure, StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUsage(Usage):
-    """What a run used, in all and by role."""
+    """What a run used, in all, by role and by model."""
 
     by_role: dict[str, Usage] = field(default_factory=dict)
+    by_model: dict[str, Usage] = field(default_factory=dict)
+    """By the model that was asked for."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return Usage.as_json(self) | {"by_role": {role: usage.as_json() for role, usage in self.by_role.items()}}
+        parts = {"by_role": self.by_role, "by_model": self.by_model}
+        return Usage.as_json(self) | {
+            name: {key: usage.as_json() for key, usage in part.items()} for name, part in parts.items()
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,9 @@ class Result:
     duration_s: float
     """Seconds of work, without the time between a crash and its resumption."""
     latency_ms: dict[str, float | None]
-    """p50, p95 and p99 of the requests, in milliseconds; None where there were none."""
+    """p50, p95 and p99 of the requests that were answered, in milliseconds; None where there were none."""
+    statistics: dict[str, Statistics] = field(default_factory=dict)
+    """By role: outcomes, latency, time to first token and throughput."""
     failure: Failure | None = None
     """What failed, where something did."""
 
@@ -87,11 +94,7 @@ class Result:
 def result_of(state: State, thread_id: str) -> Result:
     """The result of a finished run, read off its state."""
     calls = state["calls"]
-    usage = Usage.of(calls)
-    by_role = {
-        role: Usage.of(c for c in calls if c["role"] == role) for role in dict.fromkeys(c["role"] for c in calls)
-    }
-    latencies = sorted(call["latency_s"] * 1000 for call in calls)
+    by_role = _grouped(calls, "role")
     reason = state["stop_reason"]
     assert reason is not None, "the run has ended"
     return Result(
@@ -105,9 +108,14 @@ def result_of(state: State, thread_id: str) -> Result:
         attempts=tuple(_attempt(attempt, state) for attempt in state["attempts"]),
         lessons_used=tuple(state["lessons_used"]),
         lessons_learned=tuple(state["lessons_learned"]),
-        usage=RunUsage(**asdict(usage), by_role=by_role),
+        usage=RunUsage(
+            **asdict(Usage.of(calls)),
+            by_role={role: Usage.of(group) for role, group in by_role.items()},
+            by_model={model: Usage.of(group) for model, group in _grouped(calls, "model").items()},
+        ),
         duration_s=round(state["elapsed_s"], 3),
-        latency_ms={f"p{share}": percentile(latencies, share) for share in (50, 95, 99)},
+        latency_ms=Statistics.of(calls).latency_ms.as_json(),
+        statistics={role: Statistics.of(group) for role, group in by_role.items()},
         failure=state["failure"],
     )
 
@@ -129,8 +137,8 @@ def _attempt(attempt: Attempt, state: State) -> AttemptResult:
     )
 
 
-def percentile(ordered: Sequence[float], share: int) -> float | None:
-    """The value that `share` percent of the ordered values do not exceed (nearest rank); None of nothing."""
-    if not ordered:
-        return None
-    return round(ordered[max(0, math.ceil(share / 100 * len(ordered)) - 1)], 1)
+def _grouped(calls: Iterable[Call], by: Literal["role", "model"]) -> dict[str, list[Call]]:
+    groups: dict[str, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(call[by], []).append(call)
+    return groups

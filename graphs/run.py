@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from reflexion.graphs.result import result_of
 from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.state import Input, Output, State
-from reflexion.models import Budget, Usage, as_call
+from reflexion.models import Budget, Usage
 from reflexion.nodes import ConfigurationError, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
@@ -55,7 +56,7 @@ class Run:
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
-        scope = await self._with_history(before.values.get("run_id", "") if resumed else "")
+        scope = await self._with_history(before.values.get("run_id"), resumed)
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         work = asyncio.create_task(self._drive(None if resumed else given, queue, scope))
@@ -84,16 +85,22 @@ class Run:
             raise ConfigurationError(f"thread {self._thread_id!r} has nothing unfinished to go on with: give a task")
         return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
-    async def _with_history(self, run_id: str) -> Scope:
-        """The scope with what the ledger holds of the run that is resumed, and of a thread that has a budget."""
+    async def _with_history(self, last_run: str | None, resumed: bool) -> Scope:
+        """The scope with what the ledger holds of a run that is resumed, and of a thread that has a budget.
+
+        Args:
+            last_run: the thread's last run, which is the one that is resumed unless it had ended.
+            resumed: whether one is resumed.
+        """
         scope, settings = self._scope, self._settings
         store = scope.store
         if store is None:
             return scope
-        if run_id:
+        if last_run:
             # Nobody else can be at work on it: its thread is held.
-            await store.lose(run_id)
-            scope = replace(scope, recovered=[as_call(line) for line in await store.lines(run_id=run_id)])
+            await store.lose(last_run)
+            if resumed:
+                scope = replace(scope, recovered=await store.lines(run_id=last_run))
         if settings.thread_budget_usd is not None or settings.thread_budget_tokens is not None:
             budget = Budget(
                 "thread",
@@ -117,6 +124,8 @@ class Run:
 
 def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
     """The task of a run that was broken off; before its first step was done there is only the input."""
+    if START in left.next:
+        return None  # not even that can be read yet
     if "recall" not in left.next:
         return left.values["spec"]  # type: ignore[no-any-return]
     try:

@@ -161,10 +161,11 @@ class ChatClient:
                     meter.calls.append(exchange.call)
 
     async def _connected(self) -> BaseChatModel:
-        async with self._connecting:
-            if self._model is None:
-                self._model = await self._connect()
-            return self._model
+        model = self._model
+        if model is None:
+            async with self._connecting:
+                model = self._model = await self._connect() if self._model is None else self._model
+        return model
 
     def _exchange(self, request: Request, meter: Meter, retry: int = 0) -> Exchange:
         return self._dispatch.exchange(

@@ -34,9 +34,9 @@ def share_left(usage: Usage, settings: Settings) -> float:
     """The share of the run's budget that is left, 0..1: of dollars, tokens or requests, whichever is shortest."""
     shares = [1.0]
     if settings.budget_tokens is not None:
-        shares.append(1 - usage.tokens / settings.budget_tokens)
+        shares.append((settings.budget_tokens - usage.tokens) / settings.budget_tokens)
     if settings.budget_requests is not None:
-        shares.append(1 - usage.requests / settings.budget_requests)
+        shares.append((settings.budget_requests - usage.requests) / settings.budget_requests)
     if settings.budget_usd is not None and usage.cost_usd is not None:
-        shares.append(float(1 - usage.cost_usd / settings.budget_usd))
+        shares.append(float((settings.budget_usd - usage.cost_usd) / settings.budget_usd))
     return max(0.0, min(shares))

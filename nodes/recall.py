@@ -66,7 +66,7 @@ async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> list[Re
         return []
     shared = [] if turn.store is None else await Lessons(turn.store, settings.namespace).all()
     known = {lesson["id"]: lesson for lesson in [*(as_lesson(r, turn.thread_id) for r in own), *shared]}
-    return await asyncio.to_thread(most_alike, task, list(known.values()), settings.lessons)
+    return await asyncio.to_thread(most_alike, task, list(known.values()), settings.lessons) if known else []
 
 
 def read_task(state: RecallReads) -> TaskSpec:

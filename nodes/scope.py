@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from reflexion.models import Budget, Call, LedgerStore
+from reflexion.models import Budget, LedgerLine, LedgerStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,8 @@ class Scope:
     budget: Budget | None = None
     """The budget around the run's own, such as its thread's or its batch's."""
 
-    recovered: Sequence[Call] = ()
-    """What the run has spent and its state does not know of: calls in flight when its process died."""
+    recovered: Sequence[LedgerLine] = ()
+    """The ledger of a run that is resumed: its state may not know of calls in flight when its process died."""
 
     batch_id: str = ""
     priority: int = 0

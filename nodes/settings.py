@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -206,9 +206,16 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
     if base is None:
         read_dotenv()
     try:
-        return Settings(**((base.model_dump(exclude_unset=True) if base else {}) | values))
+        return Settings(**values) if base is None else _changed(base, values)
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
+
+
+def _changed(base: Settings, values: dict[str, Any]) -> Settings:
+    settings = Settings.__new__(Settings)
+    # Settings' own constructor would read the environment again, for every run.
+    BaseModel.__init__(settings, **base.model_dump(exclude_unset=True) | values)
+    return settings
 
 
 def read_dotenv() -> None:

@@ -31,6 +31,7 @@ from reflexion.models import (
     Models,
     Role,
     Usage,
+    as_call,
     scrub,
 )
 from reflexion.nodes import cancellation, scope
@@ -111,8 +112,8 @@ class Turn:
         settings = self.settings
         own = settings.model_for(role)
         first = settings.cheaper_model if settings.cheaper_model and self.measures.cheaper_model else own
-        names = list(dict.fromkeys([first, *settings.fallback_models]))
-        clients = [self.kit.models.client(role, name) for name in names]
+        # Distinct clients, not names: a model of the caller's own serves its role under every name.
+        clients = list(dict.fromkeys(self.kit.models.client(role, name) for name in (first, *settings.fallback_models)))
         return clients[0] if len(clients) == 1 else Fallback(clients, partial(self._switched, role))
 
     def _switched(self, role: Role, before: ChatClient, after: ChatClient, error: ModelError) -> None:
@@ -232,6 +233,7 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             budget=_budget(settings, spent, around.budget),
             ledger=Ledger(around.store),
             deadline=deadline,
+            clock=time.monotonic,
         ),
         emit=emit,
         store=runtime.store,
@@ -253,7 +255,8 @@ def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget |
 def _recovered(state: dict[str, Any]) -> list[Call]:
     """What the ledger holds of the run and its state does not: requests that were in flight in a crash."""
     known = {call["id"] for call in _calls(state)}
-    return [call for call in scope.current.get().recovered if call["id"] not in known]
+    lines = [line for line in scope.current.get().recovered if line["run_id"] == state.get("run_id")]
+    return [as_call(line) for line in lines if line["id"] not in known]
 
 
 def _calls(state: dict[str, Any]) -> list[Call]:

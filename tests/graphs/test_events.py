@@ -27,12 +27,14 @@ async def test_every_event_is_documented_with_its_fields_and_every_documented_on
     bench.server.script("critic-m", BAD, BAD)
     bench.server.script("reflector-m", {"improvement": "Check the empty list first."}, Reply(None, refusal="No."))
     bench.server.script("actor-m", "A", "B", "A")
-    async with bench.agent(max_attempts=3) as agent:
+    bench.server.script("planner-m", Reply.error(503, "down"))
+    bench.server.default("spare-m", "1. Look at the empty list.")
+    async with bench.agent(max_attempts=3, fallback_models=("spare-m",)) as agent:
         events = [event async for event in agent.stream("Sum a list.")]
     table = documented()
     assert {event["event"] for event in events} == set(table) - {"custom"}
     for kind, fields in table.items():
-        words = {"first", "fresh", "revise", "stream"} & fields
+        words = {"first", "fresh", "revise", "stream", "overloaded"} & fields
         seen = sent(events, kind)
         assert set().union(*seen) == fields - words - {"Result"} or kind == "custom"
 

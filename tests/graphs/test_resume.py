@@ -57,7 +57,7 @@ def check(bench: Bench, node: str, how: str) -> None:
     assert result["stop_reason"] == "max_attempts"
     assert [attempt["number"] for attempt in result["attempts"]] == [1, 2]
     assert bench.counts() == {role: count + (role == node) for role, count in NEEDED.items()}
-    assert result["usage"]["requests"] == sum(NEEDED.values())
+    assert result["usage"]["requests"] == bench.server.count
     assert [lesson["text"] for lesson in result["lessons_learned"]] == [LESSON]
     finished = {role: count for role, count in done.items() if role != node}
     assert all(bench.counts()[role] >= count for role, count in finished.items())
@@ -80,6 +80,21 @@ async def test_another_task_on_a_broken_off_thread_starts_afresh(bench):
         result = await agent.run("Reverse a text.", thread="t", max_attempts=1)
     assert len(result.attempts) == 1
     assert "Reverse a text." in bench.prompt("actor", 1)
+
+
+@pytest.mark.parametrize("task", [broken_off.TASK, None])
+async def test_a_run_of_which_only_the_input_was_written_down_begins(bench, task):
+    async with bench.agent("memory://", max_attempts=2) as agent:
+        await agent.run(broken_off.TASK, thread="t")
+        saver = agent.persistence.checkpointer
+        _, *later = sorted(saver.storage["t"][""])
+        for checkpoint in later:
+            del saver.storage["t"][""][checkpoint]
+        saver.writes.clear()
+        config = {"configurable": {"thread_id": "t"}}
+        assert (await agent.graph.aget_state(config)).next == ("__start__",)
+        result = await agent.run(task, thread="t")
+    assert (result.stop_reason, result.usage.requests) == ("max_attempts", 6)
 
 
 async def test_a_run_that_was_ended_still_ends_when_it_is_resumed_with_more_attempts(bench):

@@ -7,6 +7,7 @@ from reflexion.graphs.state import fresh
 from reflexion.models import Call
 from reflexion.nodes import Settings, StopReason
 from reflexion.nodes.attempts import best_attempt
+from reflexion.nodes.degradation import Measures
 
 
 def attempts(*scores, **last):
@@ -47,9 +48,13 @@ TABLE: list[tuple[StopReason | None, dict, dict]] = [
     (None, state(attempts(0.4, 0.4, 0.4)), {"patience": 0, "max_attempts": 9}),
     (None, state(attempts(0.4, 0.4, repeats=1)), {"max_attempts": 9}),
     ("budget", state(attempts(0.4), calls=SPENT), {"budget_tokens": 100}),
-    (None, state(attempts(0.4), calls=SPENT), {"budget_tokens": 101}),
+    ("budget", state(attempts(0.4), calls=SPENT), {"budget_tokens": 111}),
+    (None, state(attempts(0.4), calls=SPENT), {"budget_tokens": 112}),
     ("budget", state(attempts(0.4), calls=SPENT), {"budget_usd": "0.25"}),
-    (None, state(attempts(0.4), calls=SPENT), {"budget_usd": "0.2500001"}),
+    ("budget", state(attempts(0.4), calls=SPENT), {"budget_usd": "0.277"}),
+    (None, state(attempts(0.4), calls=SPENT), {"budget_usd": "0.278"}),
+    ("budget", state(attempts(0.4), calls=SPENT * 2), {"budget_requests": 2}),
+    (None, state(attempts(0.4), calls=SPENT * 2), {"budget_requests": 3}),
     ("deadline", state(attempts(0.4), elapsed_s=5.0), {"deadline_s": 5}),
     (None, state(attempts(0.4), elapsed_s=4.9), {"deadline_s": 5}),
     ("max_attempts", state(attempts(0.4), remaining_steps=5), {}),
@@ -66,6 +71,11 @@ def test_the_edge_after_the_evaluator(reason, before, settings):
 @pytest.mark.parametrize(("reason", "before", "settings"), TABLE)
 def test_the_edge_names_the_next_node(reason, before, settings):
     assert route(before, Settings(**settings)) == ("remember" if reason else "reflector")
+
+
+@pytest.mark.parametrize("cap", [{"budget_tokens": 101}, {"budget_usd": "0.2500001"}, {"budget_requests": 2}])
+def test_a_policy_that_gives_nothing_up_spends_to_the_last(cap):
+    assert stop(state(attempts(0.4), calls=SPENT), Settings(**cap), lambda _: Measures()) is None
 
 
 def test_a_second_repetition_ends_the_run():

@@ -26,8 +26,16 @@ def test_the_caller_wins_over_the_environment_and_that_over_dotenv(folder, monke
 def test_changes_for_one_run_keep_the_rest_of_the_base(monkeypatch):
     base = make_settings(threshold=0.3, max_attempts=4)
     monkeypatch.setenv("REFLEXION_MAX_ATTEMPTS", "9")
+    monkeypatch.setenv("REFLEXION_PATIENCE", "9")
     changed = make_settings(base, threshold=0.5)
-    assert (changed.threshold, changed.max_attempts) == (0.5, 4)
+    assert (changed.threshold, changed.max_attempts, changed.patience) == (0.5, 4, 0)
+    assert make_settings(base) == base
+
+
+def test_a_list_of_models_is_separated_by_commas(monkeypatch):
+    monkeypatch.setenv("REFLEXION_FALLBACK_MODELS", "one-m, two/m:free ,")
+    assert make_settings().fallback_models == ("one-m", "two/m:free")
+    assert make_settings(fallback_models=["a", "b"]).fallback_models == ("a", "b")
 
 
 def test_an_empty_variable_is_none(monkeypatch):
@@ -49,6 +57,8 @@ def test_what_cannot_be_is_refused_in_one_line(values, words):
     with pytest.raises(ConfigurationError, match=words) as refused:
         make_settings(**values)
     assert "\n" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match=words):
+        make_settings(Settings(), **values)
 
 
 def test_a_context_that_is_not_ours_means_the_default(monkeypatch):
