@@ -4,7 +4,7 @@ from reflexion.models.breaker import Breaker
 from reflexion.models.budget import Budget
 from reflexion.models.client import ChatClient
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
-from reflexion.models.errors import CONFIGURATION, ModelError, scrub
+from reflexion.models.errors import CONFIGURATION, ModelConfigurationError, ModelError, scrub
 from reflexion.models.fallback import Fallback
 from reflexion.models.guarded_model import guard_model
 from reflexion.models.ledger import Ledger, LedgerLine, LedgerStore, MemoryLedger, as_call
@@ -15,7 +15,7 @@ from reflexion.models.profiles import PROFILES, Profile
 from reflexion.models.replies import Reply
 from reflexion.models.request import Completer, Structure
 from reflexion.models.retry import RetryPolicy
-from reflexion.models.roles import ROLES, ModelConfigurationError, Models, Role
+from reflexion.models.roles import ROLES, Models, Role
 from reflexion.models.seam import Seam
 from reflexion.models.settings import ConnectionSettings
 from reflexion.models.structured import ask_structured, object_of, strict_schema

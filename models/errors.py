@@ -62,6 +62,10 @@ _SAID_LENGTH = 500
 """Characters of an endpoint's words that are kept."""
 
 
+class ModelConfigurationError(ValueError):
+    """Settings that name no usable model; says what to set."""
+
+
 class ModelError(Exception):
     """A call that brought no usable reply."""
 

@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from reflexion.models.client import ChatClient
 from reflexion.models.connect import chat_openai, for_this_loop, identity
 from reflexion.models.embedded import EmbeddedModel, EmbeddedModelError, installed_model
-from reflexion.models.errors import ModelError
+from reflexion.models.errors import ModelConfigurationError, ModelError
 from reflexion.models.prices import FREE, Prices
 from reflexion.models.profiles import find_profile
 from reflexion.models.retry import RetryPolicy
@@ -27,10 +27,6 @@ PROFILE_PREFIX = "profile:"
 EMBEDDED_PREFIX = "qwen2.5-coder-"
 EMBEDDED_REPLY = 1024
 """Tokens. A small model that has lost its way goes on until the context is full."""
-
-
-class ModelConfigurationError(ValueError):
-    """Settings that name no usable model; says what to set."""
 
 
 class Models:

@@ -2,17 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from reflexion.models.breaker import Breaker, LocalCircuits
+from reflexion.models.breaker import Breaker, Circuits, LocalCircuits
 from reflexion.models.budget import Budget
 from reflexion.models.cache import Cache
+from reflexion.models.errors import ModelConfigurationError
 from reflexion.models.exchange import Guard
 from reflexion.models.ledger import Ledger
 from reflexion.models.limits import Limits, RateLimit, redis_backend
-from reflexion.models.redis_breaker import RedisCircuits
 from reflexion.models.replies import Reply
 from reflexion.models.request_log import RequestLog
 from reflexion.models.settings import ConnectionSettings
+
+if TYPE_CHECKING:
+    from reflexion.models.redis_breaker import RedisCircuits
 
 
 def in_order(
@@ -49,9 +53,13 @@ class Seam:
 
     @classmethod
     def of(cls, settings: ConnectionSettings) -> "Seam":
-        """The guards that the settings ask for; with a Redis they are shared by all processes that name it."""
+        """The guards that the settings ask for; with a Redis they are shared by all processes that name it.
+
+        Raises:
+            ModelConfigurationError: there is a Redis, and its client is not installed.
+        """
         closers: list[Callable[[], Awaitable[None]]] = []
-        circuits: LocalCircuits | RedisCircuits = LocalCircuits()
+        circuits: Circuits = LocalCircuits()
         backend = None
         wanted = Limits(
             requests_per_minute=settings.requests_per_minute,
@@ -62,8 +70,8 @@ class Seam:
         limited = any((settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency))
         if settings.redis_url:
             url = settings.redis_url.get_secret_value()
-            circuits = RedisCircuits(url)
-            closers.append(circuits.aclose)
+            circuits = shared = _redis_circuits(url)
+            closers.append(shared.aclose)
             if limited:
                 backend = redis_backend(url)
                 closers.append(backend.aclose)
@@ -79,3 +87,13 @@ class Seam:
         """Close the connections that the guards hold."""
         for close in self.closers:
             await close()
+
+
+def _redis_circuits(url: str) -> "RedisCircuits":
+    try:
+        from reflexion.models.redis_breaker import RedisCircuits  # noqa: PLC0415 - the extra may be missing
+    except ImportError as error:
+        raise ModelConfigurationError(
+            'REFLEXION_REDIS_URL needs the client of Redis: pip install "reflexion-graph[redis]"'
+        ) from error
+    return RedisCircuits(url)
