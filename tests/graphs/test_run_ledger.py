@@ -207,6 +207,20 @@ async def test_every_answered_request_counts_what_the_server_counted(bench):
     assert not result.usage.estimated
 
 
+async def test_the_result_has_statistics_by_role(bench):
+    bench.server.script("critic-m", Reply.error(503, "down"))
+    async with bench.agent() as agent:
+        async for event in agent.stream("Sum a list."):
+            if event["event"] == "result":
+                result = event["result"]
+    roles = result.as_json()["statistics"]
+    assert (roles["actor"]["requests"], roles["actor"]["failures"]) == (1, {})
+    assert 0 < roles["actor"]["first_token_ms"]["p50"] <= roles["actor"]["latency_ms"]["p99"]
+    assert (roles["evaluator"]["failures"], roles["evaluator"]["latency_ms"]["p50"]) == ({"overloaded": 1}, None)
+    # What was not answered says nothing about how long answers take.
+    assert result.latency_ms == roles["actor"]["latency_ms"]
+
+
 async def test_the_graph_itself_keeps_its_calls_in_its_state_alone(bench):
     async with bench.agent() as agent:
         state = await agent.graph.ainvoke({"task": TASK}, {"configurable": {"thread_id": "t"}})
