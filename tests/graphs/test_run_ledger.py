@@ -162,6 +162,20 @@ async def test_a_run_that_is_broken_off_leaves_no_pending_line_and_pays_for_it_w
     assert result.usage.requests == server.count == 7
 
 
+@pytest.mark.parametrize("fault", [Reply(hang=True), Reply("text", stall_after=2)], ids=["silence", "stall"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_hangs_is_given_up_repeated_and_in_it(bench, fault, stream):
+    bench.server.script("actor-m", fault, "an answer")
+    bench.server.script("critic-m", GOOD)
+    async with bench.agent(connection={"call_timeout_s": 0.5, "max_retries": 1}) as agent:
+        result = await agent.run(TASK, thread="t", stream=stream)
+        calls, lines = await calls_and_lines(agent)
+    assert (result.stop_reason, result.answer) == ("passed", "an answer")
+    assert [call["outcome"] for call in calls] == ["timeout", "ok", "ok"]
+    assert by_id(calls) == by_id(lines)
+    assert calls[0]["estimated"]
+
+
 async def test_a_call_that_the_deadline_ends_is_in_it(bench):
     bench.server.default("actor-m", Reply(hang=True))
     async with bench.agent(deadline_s=1) as agent:
