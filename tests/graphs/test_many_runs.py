@@ -10,7 +10,6 @@ from reflexion.models.ledger import sums
 from reflexion.testing import Reply, count_tokens, prompt_tokens
 
 AT_ONCE = 10
-"""Few enough to be reached on slow machines, and so a bound that is tested."""
 DELAY_S = 0.047
 
 
@@ -38,7 +37,11 @@ async def many(bench: Bench, number: int) -> None:
     models = dict.fromkeys(("actor_model", "reflector_model", "planner_model"), "m")
     own = {"evaluator": lambda answer: float(answer.startswith("The answer"))}
     async with bench.agent(own=own, connection={"concurrency": AT_ONCE}, **models) as agent:
-        results = await asyncio.gather(*(agent.run(f"Look up number {n}.", batch="b") for n in range(number)))
+        bench.server.hold("m")
+        runs = [asyncio.create_task(agent.run(f"Look up number {n}.", batch="b")) for n in range(number)]
+        await bench.server.wait_for_async("m", AT_ONCE)
+        bench.server.release("m")
+        results = await asyncio.gather(*runs)
         lines = await agent.persistence.ledger.lines(batch_id="b")
     assert [result.answer for result in results] == [f"The answer is {n}" for n in range(number)]
     assert [len(result.attempts) for result in results] == [2 if n % 4 == 0 else 1 for n in range(number)]

@@ -121,6 +121,19 @@ async def test_a_budget_of_requests_counts_repetitions_too(bench):
     assert result.usage.requests == 4
 
 
+@pytest.mark.parametrize("usage", ["missing", None, {"prompt_tokens": None, "completion_tokens": None}])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_budget_holds_where_the_endpoint_reports_no_usage(bench, usage, stream):
+    bench.server.default("actor-m", Reply("words " * 40, usage=usage))
+    async with bench.agent(own={"evaluator": lambda _: 0.0}, connection={"prices": PRICES}) as agent:
+        result = await agent.run("Sum a list.", max_attempts=99, budget_tokens=1000, stream=stream)
+    actor = result.usage.by_role["actor"]
+    assert (result.stop_reason, actor.estimated) == ("budget", True)
+    sent = bench.server.requests_for("actor-m")
+    assert 1000 >= result.usage.tokens >= sum(prompt_tokens(request.body) + 60 for request in sent)
+    assert actor.cost_usd == Decimal(actor.tokens) / 1000
+
+
 @pytest.mark.parametrize("unit", ["tokens", "usd"])
 @pytest.mark.parametrize(("more", "answer"), [(100, ""), (None, "answer 3")])
 async def test_a_threads_budget_lasts_for_all_its_runs(server, database_url, unit, more, answer):

@@ -162,6 +162,20 @@ async def test_a_run_that_is_broken_off_leaves_no_pending_line_and_pays_for_it_w
     assert result.usage.requests == server.count == 7
 
 
+@pytest.mark.parametrize("fault", [Reply(hang=True), Reply("text", stall_after=2)], ids=["silence", "stall"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_hangs_is_given_up_repeated_and_in_it(bench, fault, stream):
+    bench.server.script("actor-m", fault, "an answer")
+    bench.server.script("critic-m", GOOD)
+    async with bench.agent(connection={"call_timeout_s": 0.5, "max_retries": 1}) as agent:
+        result = await agent.run(TASK, thread="t", stream=stream)
+        calls, lines = await calls_and_lines(agent)
+    assert (result.stop_reason, result.answer) == ("passed", "an answer")
+    assert [call["outcome"] for call in calls] == ["timeout", "ok", "ok"]
+    assert by_id(calls) == by_id(lines)
+    assert calls[0]["estimated"]
+
+
 async def test_a_call_that_the_deadline_ends_is_in_it(bench):
     bench.server.default("actor-m", Reply(hang=True))
     async with bench.agent(deadline_s=1) as agent:
@@ -205,6 +219,20 @@ async def test_every_answered_request_counts_what_the_server_counted(bench):
     assert actor.prompt_tokens == sum(prompt_tokens(request.body) for request in sent)
     assert actor.completion_tokens == sum(map(count_tokens, answers))
     assert not result.usage.estimated
+
+
+async def test_the_result_has_statistics_by_role(bench):
+    bench.server.script("critic-m", Reply.error(503, "down"))
+    async with bench.agent() as agent:
+        async for event in agent.stream("Sum a list."):
+            if event["event"] == "result":
+                result = event["result"]
+    roles = result.as_json()["statistics"]
+    assert (roles["actor"]["requests"], roles["actor"]["failures"]) == (1, {})
+    assert 0 < roles["actor"]["first_token_ms"]["p50"] <= roles["actor"]["latency_ms"]["p99"]
+    assert (roles["evaluator"]["failures"], roles["evaluator"]["latency_ms"]["p50"]) == ({"overloaded": 1}, None)
+    # What was not answered says nothing about how long answers take.
+    assert result.latency_ms == roles["actor"]["latency_ms"]
 
 
 async def test_the_graph_itself_keeps_its_calls_in_its_state_alone(bench):
