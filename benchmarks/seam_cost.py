@@ -27,6 +27,7 @@ from reflexion.memory.ledger import SqliteLedger
 from reflexion.models import (
     Breaker,
     Budget,
+    ChatClient,
     ConnectionSettings,
     Ledger,
     Limits,
@@ -60,19 +61,19 @@ async def contenders(url: str, folder: str, stack: AsyncExitStack, *, stream: bo
     messages = [HumanMessage(PROMPT)]
     sdk = openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0)
     bare = ChatOpenAI(model="m", base_url=url, api_key="any", max_retries=0, stream_usage=True)
-    settings = ConnectionSettings(
-        base_url=url, api_key="any", prices={"m": PRICE}, requests_per_minute=1e6, tokens_per_minute=1e9, concurrency=99
-    )
-    models = Models(settings)
-    stack.push_async_callback(models.aclose)
-    client = models.client("actor", "m")
+    usual = ConnectionSettings(base_url=url, api_key="any", prices={"m": PRICE})
+    limits = {"requests_per_minute": 1e6, "tokens_per_minute": 1e9, "concurrency": 99}
+    clients = []
+    for settings in (usual, usual.model_copy(update=limits)):
+        models = Models(settings)
+        stack.push_async_callback(models.aclose)
+        clients.append(models.client("actor", "m"))
     table = SqliteLedger(await stack.enter_async_context(aiosqlite.connect(Path(folder) / "l", isolation_level=None)))
     await table.setup()
     await table._connection.execute("PRAGMA journal_mode=WAL")  # noqa: SLF001 - as the memory opens it
     await table._connection.execute("PRAGMA synchronous=NORMAL")  # noqa: SLF001
 
-    def metered(ledger: Ledger) -> Ask:
-        budget = Budget(usd=Decimal(10**6), parent=Budget("batch", usd=Decimal(10**6)))
+    def metered(client: ChatClient, ledger: Ledger, budget: Budget | None = None) -> Ask:
         heard = (lambda _: None) if stream else None
         return lambda: client.complete(
             messages,
@@ -81,10 +82,11 @@ async def contenders(url: str, folder: str, stack: AsyncExitStack, *, stream: bo
             on_token=heard,
         )
 
+    budget = Budget(usd=Decimal(10**6), parent=Budget("batch", usd=Decimal(10**6)))
     guarded = guard_model(
         bare,
         budget=Budget(usd=Decimal(10**6)),
-        limits=RateLimit(Limits(requests_per_minute=1e6, tokens_per_minute=1e9, concurrency=99)),
+        limits=RateLimit(Limits(**limits)),
         breaker=Breaker(),
         ledger=Ledger(),
         prices=Prices({"m": PRICE}),
@@ -116,8 +118,9 @@ async def contenders(url: str, folder: str, stack: AsyncExitStack, *, stream: bo
         BEFORE: by_sdk,
         BARE: by(bare),
         "guard_model, all guards": by(guarded),
-        "ChatClient, all guards": metered(Ledger()),
-        "the same with SQLite": metered(Ledger(table)),
+        "ChatClient as it comes": metered(clients[0], Ledger()),
+        "ChatClient, all guards": metered(clients[1], Ledger(), budget),
+        "the same with SQLite": metered(clients[1], Ledger(table), budget),
     }
 
 

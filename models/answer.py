@@ -58,9 +58,12 @@ class Answer:
         chunks = [part for part in self.parts if isinstance(part, AIMessageChunk)]
         if not chunks:
             return self.parts[0]
-        whole = chunks[0].model_copy(update={"response_metadata": {}, "usage_metadata": None})
-        bare = [chunk.model_copy(update={"response_metadata": {}, "usage_metadata": None}) for chunk in chunks[1:]]
-        whole = whole + bare if bare else whole
+        texts = [chunk.content for chunk in chunks if isinstance(chunk.content, str)]
+        if len(texts) == len(chunks) and not any(chunk.tool_call_chunks or chunk.additional_kwargs for chunk in chunks):
+            whole = AIMessageChunk(content="".join(texts))  # what adding makes of them, which takes much longer
+        else:
+            bare = [chunk.model_copy(update={"response_metadata": {}, "usage_metadata": None}) for chunk in chunks]
+            whole = bare[0] + bare[1:] if len(bare) > 1 else bare[0]
         whole.usage_metadata = next((c.usage_metadata for c in reversed(chunks) if c.usage_metadata), None)
         for chunk in chunks:
             said = {key: value for key, value in chunk.response_metadata.items() if value is not None}
