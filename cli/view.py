@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reflexion.graphs import Reflexion, Result
+from reflexion.models.prices import display_usd
 from reflexion.prompts.fence import one_line
 
 
@@ -122,6 +123,12 @@ def print_summary(result: Result, console: Console) -> None:
         )
     lines += [f"used lesson ({lesson['similarity']:.2f}): {lesson['text']}" for lesson in result.lessons_used]
     lines += [f"learned: {lesson['text']}" for lesson in result.lessons_learned]
+    if result.usage.tokens and not result.usage.estimated:
+        others = [f"{name} {display_usd(cost)}" for name, cost in result.what_if_usd().items()]
+        lines.append(f"the same tokens elsewhere: {', '.join(others)}")
+    latency = result.latency_ms
+    if latency["p50"] is not None:
+        lines.append(f"latency in ms: p50 {latency['p50']:.0f}, p95 {latency['p95']:.0f}, p99 {latency['p99']:.0f}")
     lines.append(
         f"{usage['requests']} requests, {result.usage.tokens:,} tokens{estimated}, {cost_text(usage['cost_usd'])}, "
         f"{result.duration_s:.1f} s, thread {result.thread_id}"

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from reflexion.evaluators import Attempt
 from reflexion.graphs.state import LearnedLesson, State
 from reflexion.memory import RecalledLesson
-from reflexion.models import CONFIGURATION, Call, Usage
+from reflexion.models import CONFIGURATION, PROFILES, Call, Usage
 from reflexion.models.statistics import Statistics
+from reflexion.models.usage import decimal_text
 from reflexion.nodes import Failure, StopReason
 
 
@@ -85,10 +87,24 @@ class Result:
         """Whether a change of the settings, not waiting, would have let the run work."""
         return self.failure is not None and self.failure["kind"] in CONFIGURATION
 
+    def what_if_usd(self) -> dict[str, Decimal]:
+        """What the same tokens would have cost on the models of `PROFILES`, in USD by the profile's name."""
+        usage = self.usage
+        return {
+            name: profile.price.cost_usd(
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cached_tokens=usage.cached_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+            )
+            for name, profile in PROFILES.items()
+        }
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON, as `reflexion run --json` prints it."""
         lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
-        return {**asdict(self), **lists, "usage": self.usage.as_json()}
+        costs = {name: decimal_text(cost) for name, cost in self.what_if_usd().items()}
+        return {**asdict(self), **lists, "usage": self.usage.as_json(), "what_if_usd": costs}
 
 
 def result_of(state: State, thread_id: str) -> Result:

@@ -18,6 +18,9 @@ from reflexion.models.usage import Call, decimal_text, estimate_tokens
 
 EXPECTED_REPLY = 1_024
 """Tokens that a rate limit sets aside for a reply that has no limit; corrected once its usage is known."""
+LONGEST_SHARED_REPLY = 8_192
+"""Tokens of the longest reply that a call may make from a budget that it shares: without a limit it would set all that
+is left aside, and calls beside it would find nothing."""
 
 
 def reserve(exchange: Exchange, budget: Budget | None) -> bool:
@@ -30,6 +33,8 @@ def reserve(exchange: Exchange, budget: Budget | None) -> bool:
         BudgetExhausted: the budget can't pay for even a short reply.
         DeadlineExceeded: no time is left.
     """
+    if budget and budget.parent and not exchange.reply_tokens:
+        exchange.reply_tokens = LONGEST_SHARED_REPLY
     limit = budget.reply_limit(exchange) if budget else exchange.reply_tokens or None
     exchange.reply_tokens = limit or EXPECTED_REPLY
     return limit is not None

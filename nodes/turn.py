@@ -246,8 +246,8 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
 def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget | None:
     """The run's budget inside those around it; None where nothing is limited."""
     caps = (settings.budget_usd, settings.budget_tokens, settings.budget_requests)
-    if all(cap is None for cap in caps):
-        return around
+    if around is None and all(cap is None for cap in caps):
+        return None
     usd, tokens, requests = caps
     return Budget("run", usd=usd, tokens=tokens, requests=requests, parent=around, spent=spent)
 
