@@ -1,4 +1,4 @@
-"""Helpers for calls that pass guards."""
+"""Calls that pass guards, and how they ended."""
 
 import asyncio
 
