@@ -59,6 +59,8 @@ class Progress:
         self._say(f"attempt {event['attempt']} ({event['style']})", "bold")
 
     def _token(self, event: dict[str, Any]) -> None:
+        if event["role"] != "actor":
+            return
         self._in_text = True
         self._console.print(Text(event["text"]), end="", highlight=False, soft_wrap=True)
 
@@ -88,6 +90,11 @@ class Progress:
     def _fell_back(self, event: dict[str, Any]) -> None:
         self._say(
             f"{event['role']}: {event['model']} cannot answer ({event['reason']}), asking {event['to']}", "yellow"
+        )
+
+    def _circuit(self, event: dict[str, Any]) -> None:
+        self._say(
+            f"{event['model']}: the circuit is {event['state']}, it was {event['before']} {event['why']}", "yellow"
         )
 
     def _usage(self, event: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from reflexion.models.breaker import Breaker
 from reflexion.models.budget import Budget
+from reflexion.models.circuit import CircuitState
 from reflexion.models.client import ChatClient
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.errors import CONFIGURATION, ModelConfigurationError, ModelError, scrub
@@ -16,7 +17,7 @@ from reflexion.models.replies import Reply
 from reflexion.models.request import Completer, Structure
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.roles import ROLES, Models, Role
-from reflexion.models.seam import Seam
+from reflexion.models.seam import Seam, circuit_listener
 from reflexion.models.settings import ConnectionSettings
 from reflexion.models.structured import ask_structured, object_of, strict_schema
 from reflexion.models.usage import Call, Usage
@@ -30,6 +31,7 @@ __all__ = [
     "BudgetExhausted",
     "Call",
     "ChatClient",
+    "CircuitState",
     "Completer",
     "ConnectionSettings",
     "DeadlineExceeded",
@@ -55,6 +57,7 @@ __all__ = [
     "Usage",
     "as_call",
     "ask_structured",
+    "circuit_listener",
     "guard_model",
     "object_of",
     "scrub",

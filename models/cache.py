@@ -12,9 +12,7 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage
 
 from reflexion.models.ends import DeadlineExceeded
-from reflexion.models.exchange import Exchange
 from reflexion.models.replies import Reply, read_reply
-from reflexion.models.usage import Call
 
 T = TypeVar("T", Reply, AIMessage)
 """A cache holds what its client deals in: replies as read, or whole messages."""
@@ -145,26 +143,6 @@ def is_whole(reply: Reply | AIMessage) -> bool:
     """Whether a reply may be given again: neither empty, nor refused, nor cut off."""
     read = reply if isinstance(reply, Reply) else read_reply(reply)
     return bool(read.text or read.arguments is not None) and not read.refusal and not read.truncated
-
-
-def cached_call(exchange: Exchange, *, latency_s: float = 0.0) -> Call:
-    """The ledger line of a request that was answered from the cache: no tokens, no cost."""
-    return Call(
-        id=exchange.id,
-        role=exchange.role,
-        attempt=exchange.attempt,
-        model=exchange.model,
-        returned_model="",
-        prompt_tokens=0,
-        completion_tokens=0,
-        cached_tokens=0,
-        reasoning_tokens=0,
-        cost_usd="0",
-        estimated=False,
-        latency_s=latency_s,
-        first_token_s=None,
-        outcome="cached",
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,18 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from reflexion.models.answer import Answer
-from reflexion.models.cache import cache_key, cached_call
+from reflexion.models.cache import cache_key
 from reflexion.models.capabilities import Capabilities, Sent, capabilities_of
 from reflexion.models.dispatch import Dispatch, reserve
 from reflexion.models.errors import ModelError, scrub
-from reflexion.models.exchange import Exchange, guarded
+from reflexion.models.exchange import Exchange, guarded, unsent_call
 from reflexion.models.meter import Meter
 from reflexion.models.prices import Prices
 from reflexion.models.replies import Reply, read_reply, text_of
 from reflexion.models.request import OnToken, Request, Structure, speaks_openai, to_wire
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.seam import Seam
+from reflexion.models.usage import CACHED
 
 
 class ChatClient:
@@ -97,13 +98,14 @@ class ChatClient:
             temperature: sampling temperature; None for the endpoint's own.
             max_tokens: the longest reply; None for the client's own limit.
             structure: a JSON object that the reply should be.
-            on_token: called with each piece of text as it arrives; the reply is then streamed.
+            on_token: called with each piece of text as it arrives; the reply is then streamed. None for the meter's.
 
         Raises:
             ModelError: no reply could be had.
             BudgetExhausted: the run cannot pay for the call.
             DeadlineExceeded: the run has no time left for it.
         """
+        on_token = on_token or meter.on_token
         if self.embedded and on_token is None:
             on_token = _unheard  # its server works on to the end of a request that nobody waits for, unless it streams
         request = Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
@@ -113,7 +115,7 @@ class ChatClient:
         key = await self._cache_key(request)
         reply, cached = await cache.answer(key, partial(self._asked, request, meter), left_s=meter.left_s())
         if cached:
-            await self._book_cached(request, meter)
+            await self._book_unsent(self._exchange(request, meter), CACHED, meter)
             if on_token:
                 on_token(reply.text)
         return reply
@@ -154,6 +156,8 @@ class ChatClient:
                             await self._receive(model, request, sent, meter, answer)
                         return self._read(answer)
             except ModelError as error:
+                if error.kind == "circuit_open":
+                    await self._book_unsent(exchange, error.kind, meter)
                 if not self.capabilities.learn(error, sent):
                     raise
             finally:
@@ -226,12 +230,11 @@ class ChatClient:
         wire = to_wire(model, request, self._sendable(request, request.max_tokens))
         return cache_key(self.base_url, self.name, request.messages, wire)
 
-    async def _book_cached(self, request: Request, meter: Meter) -> None:
-        exchange = self._exchange(request, meter)
-        exchange.call = cached_call(exchange)
-        await meter.ledger.add(exchange)
-        self._seam.log.write(exchange, exchange.call)
-        meter.calls.append(exchange.call)
+    async def _book_unsent(self, exchange: Exchange, outcome: str, meter: Meter) -> None:
+        call = unsent_call(exchange, outcome)
+        await meter.ledger.add(replace(exchange, call=call))
+        self._seam.log.write(exchange, call)
+        meter.calls.append(call)
 
 
 def _unheard(_: str) -> None:

@@ -52,6 +52,26 @@ class Exchange:
         return self.endpoint, self.model
 
 
+def unsent_call(exchange: Exchange, outcome: str) -> Call:
+    """The ledger line of a request that was never sent, such as one answered from a cache: no tokens, no cost."""
+    return Call(
+        id=exchange.id,
+        role=exchange.role,
+        attempt=exchange.attempt,
+        model=exchange.model,
+        returned_model="",
+        prompt_tokens=0,
+        completion_tokens=0,
+        cached_tokens=0,
+        reasoning_tokens=0,
+        cost_usd="0",
+        estimated=False,
+        latency_s=0.0,
+        first_token_s=None,
+        outcome=outcome,
+    )
+
+
 class Guard(Protocol):
     """Something that stands around each request: may let it wait, refuse it, and looks at how it ended."""
 

@@ -27,6 +27,8 @@ class Meter:
     deadline: float | None = None
     """When the run must end, on the clock; None for never."""
     clock: Callable[[], float] = time.monotonic
+    on_token: Callable[[str], None] | None = None
+    """Hears every piece of text as it arrives; None where nobody listens, and replies come as a whole."""
     calls: list[Call] = field(default_factory=list)
     """The ledger lines of this node's requests."""
 

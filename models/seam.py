@@ -1,12 +1,14 @@
 """The guards that all calls of a program share, and the cache in front of them."""
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reflexion.models.breaker import Breaker, Circuits, LocalCircuits
 from reflexion.models.budget import Budget
 from reflexion.models.cache import Cache
+from reflexion.models.circuit import CircuitState, State
 from reflexion.models.errors import ModelConfigurationError
 from reflexion.models.exchange import Guard
 from reflexion.models.ledger import Ledger
@@ -35,6 +37,17 @@ def in_order(
     """
     every: tuple[Guard | None, ...] = (budget, limits, log if log and log.speaks else None, breaker, ledger)
     return [guard for guard in every if guard is not None]
+
+
+circuit_listener: ContextVar[Callable[[State, CircuitState], None] | None] = ContextVar(
+    "circuit_listener", default=None
+)
+"""Told of a change of a circuit by the run whose request brought it about."""
+
+
+def _tell(before: State, circuit: CircuitState) -> None:
+    if listener := circuit_listener.get():
+        listener(before, circuit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ class Seam:
         return cls(
             limits=RateLimit(wanted, backend=backend) if limited else None,
             log=RequestLog(settings.log_requests),
-            breaker=Breaker(circuits),
+            breaker=Breaker(circuits, on_change=_tell),
             cache=Cache() if settings.cache else None,
             closers=tuple(closers),
         )

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reflexion.models.ledger import PENDING, Group, LedgerLine, grouped
-from reflexion.models.usage import Call
+from reflexion.models.usage import CACHED, NOT_SENT, Call
 
-OK, CACHED = "ok", "cached"
+OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Statistics:
     def of(cls, lines: Iterable[Call]) -> "Statistics":
         """Statistics over lines; those in flight are left out."""
         given = list(lines)
-        ended = [line for line in given if line["outcome"] not in {PENDING, CACHED}]
+        ended = [line for line in given if line["outcome"] not in NOT_SENT | {PENDING}]
         answered = [line for line in ended if line["outcome"] == OK]
         seconds = sum(line["latency_s"] for line in answered)
         tokens = sum(line["completion_tokens"] for line in answered)

@@ -8,7 +8,9 @@ from typing import Any
 from typing_extensions import TypedDict
 
 CACHED = "cached"
-"""Outcome of a request that was answered locally and never sent."""
+"""Outcome of a request that was answered locally."""
+NOT_SENT = frozenset({CACHED, "circuit_open"})
+"""Outcomes of what was never sent, and so is no request."""
 
 
 class Call(TypedDict):
@@ -34,7 +36,8 @@ class Call(TypedDict):
     latency_s: float
     first_token_s: float | None
     outcome: str
-    """`ok`, `cached`, `cancelled`, `deadline`, `lost` with its process, or the kind of the `ModelError`."""
+    """`ok`, `cached`, `circuit_open` where a breaker kept it from being sent, `cancelled`, `deadline`, `lost` with its
+    process, or the kind of the `ModelError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Usage:
         lines = list(calls)
         costs = [line["cost_usd"] for line in lines]
         return cls(
-            requests=sum(line["outcome"] != CACHED for line in lines),
+            requests=sum(line["outcome"] not in NOT_SENT for line in lines),
             prompt_tokens=sum(line["prompt_tokens"] for line in lines),
             completion_tokens=sum(line["completion_tokens"] for line in lines),
             cached_tokens=sum(line["cached_tokens"] for line in lines),

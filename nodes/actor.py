@@ -104,15 +104,11 @@ async def _ask_model(messages: list[BaseMessage], number: int, turn: Turn) -> Re
     if temperature is None and client.embedded:
         temperature = FIRST_TEMPERATURE if number == 1 else LATER_TEMPERATURE
 
-    def token(text: str) -> None:
-        turn.emit("token", attempt=number, text=text)
-
     return await client.complete(
         messages,
         turn.meter,
         temperature=temperature,
         max_tokens=turn.settings.max_tokens,
-        on_token=token if turn.settings.stream else None,
     )
 
 

@@ -175,7 +175,7 @@ class Settings(BaseSettings):
     stream: bool = Field(
         default=False,
         title="Stream tokens",
-        description="Send the actor's text as it is written.",
+        description="Send each role's text as it is written.",
         json_schema_extra={"langgraph_nodes": ["actor"]},
     )
 

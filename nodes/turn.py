@@ -21,6 +21,7 @@ from reflexion.models import (
     BudgetExhausted,
     Call,
     ChatClient,
+    CircuitState,
     Completer,
     DeadlineExceeded,
     Fallback,
@@ -32,6 +33,7 @@ from reflexion.models import (
     Role,
     Usage,
     as_call,
+    circuit_listener,
     scrub,
 )
 from reflexion.nodes import cancellation, scope
@@ -220,12 +222,28 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
     def emit(event: str, **fields: Any) -> None:
         runtime.stream_writer({"event": event, **fields})
 
+    attempt = len(attempts) + (name == "actor")
+
+    def token(text: str) -> None:
+        emit("token", role=name, attempt=attempt, text=text)
+
+    def circuit_changed(before: str, circuit: CircuitState) -> None:
+        emit(
+            "circuit",
+            model=circuit.model,
+            endpoint=circuit.endpoint,
+            before=before,
+            state=circuit.state,
+            why=circuit.why,
+        )
+
+    circuit_listener.set(circuit_changed)
     return Turn(
         kit=kit,
         settings=settings,
         meter=Meter(
             role=name,
-            attempt=len(attempts) + (name == "actor"),
+            attempt=attempt,
             run_id=state.get("run_id", ""),
             thread_id=thread_id,
             batch_id=around.batch_id,
@@ -234,6 +252,7 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             ledger=Ledger(around.store),
             deadline=deadline,
             clock=time.monotonic,
+            on_token=token if settings.stream else None,
         ),
         emit=emit,
         store=runtime.store,

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from loop_bench import BAD, Bench
+from loop_bench import BAD, GOOD, Bench
 
 from reflexion.testing import Reply
 
@@ -32,11 +32,39 @@ async def test_every_event_is_documented_with_its_fields_and_every_documented_on
     async with bench.agent(max_attempts=3, fallback_models=("spare-m",)) as agent:
         events = [event async for event in agent.stream("Sum a list.")]
     table = documented()
-    assert {event["event"] for event in events} == set(table) - {"custom"}
+    elsewhere = {"circuit", "custom"}
+    assert {event["event"] for event in events} == set(table) - elsewhere
     for kind, fields in table.items():
         words = {"first", "fresh", "revise", "stream", "overloaded"} & fields
         seen = sent(events, kind)
-        assert set().union(*seen) == fields - words - {"Result"} or kind == "custom"
+        assert set().union(*seen) == fields - words - {"Result"} or kind in elsewhere
+
+
+async def test_a_run_tells_of_the_circuit_that_it_opens_and_its_ledger_of_what_was_not_sent(bench: Bench):
+    bench.server.default("actor-m", Reply(status=503))
+    bench.server.default("spare-m", "an answer")
+    bench.server.default("critic-m", GOOD)
+    changes = []
+    async with bench.agent(fallback_models=("spare-m",)) as agent:
+        for _ in range(6):
+            before = bench.server.count
+            events = [event async for event in agent.stream("Sum a list.")]
+            changes += [event for event in events if event["event"] == "circuit"]
+        lines = await agent.persistence.ledger.lines(run_id=events[-1]["result"].run_id)
+    (change,) = changes
+    assert set(change) - {"event"} == documented()["circuit"] - {"open", "half_open", "closed"}
+    assert (change["before"], change["state"], change["model"]) == ("closed", "open", "actor-m")
+    assert [line["outcome"] for line in lines] == ["circuit_open", "ok", "ok"]
+    assert events[-1]["result"].usage.requests == bench.server.count - before == 2
+
+
+async def test_each_role_streams_what_it_writes(bench: Bench):
+    async with bench.agent(max_attempts=2) as agent:
+        events = [event async for event in agent.stream("Sum a list.")]
+    roles = {event["role"] for event in events if event["event"] == "token"}
+    assert {"actor", "evaluator"} <= roles
+    assert all(request.body["stream"] for request in bench.server.requests)
+    assert not events[-1]["result"].usage.estimated
 
 
 async def test_the_graph_itself_sends_the_same_but_for_the_first_and_the_last(bench):

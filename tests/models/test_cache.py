@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from reflexion.models.cache import Cache, cache_key, cached_call
+from reflexion.models.cache import Cache, cache_key
 from reflexion.models.ends import DeadlineExceeded
 from reflexion.models.errors import ModelError
-from reflexion.models.exchange import Exchange
+from reflexion.models.exchange import Exchange, unsent_call
 from reflexion.models.replies import Reply
 from reflexion.models.usage import Usage
 
@@ -232,7 +232,7 @@ async def test_what_was_used_least_recently_leaves_first():
 
 
 def test_a_reply_from_the_cache_is_marked_and_costs_nothing():
-    line = cached_call(Exchange(endpoint="", model="m", role="actor", attempt=2))
+    line = unsent_call(Exchange(endpoint="", model="m", role="actor", attempt=2), "cached")
     assert line["outcome"] == "cached"
     assert (line["role"], line["attempt"], line["model"]) == ("actor", 2, "m")
     assert Usage.of([line]).cost_usd == 0

@@ -105,7 +105,8 @@ async def test_after_five_faults_nothing_is_sent_until_a_probe_succeeds(endpoint
     results = await together(4, lambda: endpoint.ask(client, meter))
     assert kinds(results) == ["circuit_open"] * 4
     assert "5 of 5 requests failed" in str(results[0])
-    assert endpoint.server.count == 5 == len(meter.calls) == len(meter.ledger.lines)
+    assert endpoint.server.count == 5 == Usage.of(meter.calls).requests
+    assert [line["outcome"] for line in meter.ledger.lines] == ["overloaded"] * 5 + ["circuit_open"] * 4
     clock.now = 16.0
     endpoint.server.hold("m")
     probes = [asyncio.create_task(endpoint.ask(client, meter)) for _ in range(3)]
@@ -119,7 +120,8 @@ async def test_after_five_faults_nothing_is_sent_until_a_probe_succeeds(endpoint
     ]
     assert endpoint.server.count == 6
     assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
-    assert [call["outcome"] for call in meter.calls] == ["overloaded"] * 5 + ["ok"]
+    assert [call["outcome"] for call in meter.calls[9:]] == ["circuit_open"] * 2 + ["ok"]
+    assert Usage.of(meter.calls).requests == 6
 
 
 async def test_the_settings_alone_bring_a_breaker(endpoint):
