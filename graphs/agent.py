@@ -122,6 +122,7 @@ class Reflexion:
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
             stack.push_async_callback(kit.models.aclose)
+            await persistence.ledger.prune()
             graph = assemble(kit).compile(
                 checkpointer=persistence.checkpointer, store=persistence.store, name="reflexion"
             )

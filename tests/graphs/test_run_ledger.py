@@ -249,3 +249,14 @@ async def test_a_closed_database_has_no_line_that_its_runs_do_not_know(bench):
         results = [await agent.run(TASK) for _ in range(2)]
     async with open_persistence(bench.url) as database:
         assert {line["run_id"] for line in await database.ledger.lines()} == {result.run_id for result in results}
+
+
+async def test_opening_an_agent_deletes_lines_that_are_too_old_to_matter(bench, tmp_path):
+    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+    async with bench.agent(url) as agent:
+        result = await agent.run("Sum a list.")
+        (line, *_) = await agent.persistence.ledger.lines(run_id=result.run_id)
+        await agent.persistence.ledger.write({**line, "id": "old", "run_id": "old", "started_at": 1.0})
+    async with bench.agent(url) as agent:
+        assert await agent.persistence.ledger.lines(run_id="old") == []
+        assert await agent.persistence.ledger.lines(run_id=result.run_id) != []
