@@ -2,6 +2,8 @@
 
 import json
 
+from reflexion.testing import Reply
+
 
 def test_a_task_that_fails_once_and_passes_after_reflecting(reflexion, model):
     model.script(
@@ -109,3 +111,27 @@ def test_a_token_budget_ends_the_run_before_it_is_overspent(reflexion, model):
     assert result["stop_reason"] == "budget"
     assert result["answer"] == "Answer: 1"
     assert result["usage"]["prompt_tokens"] + result["usage"]["completion_tokens"] <= 300
+
+
+def test_a_fallback_answers_where_the_model_cannot(reflexion, model):
+    model.default("m", Reply.error(400, "too long", code="context_length_exceeded"))
+    model.default("spare", "Paris")
+    done = reflexion("run", "Capital of France?", "--expect", "Paris", "--fallback", "spare", "--json")
+    result = json.loads(done.stdout)
+    assert result["passed"] is True
+    assert set(result["usage"]["by_model"]) == {"m", "spare"}
+
+
+def test_the_summary_prices_the_run_on_other_models(reflexion, model):
+    model.default("m", Reply("Paris", usage={"prompt_tokens": 1_000_000, "completion_tokens": 100_000}))
+    done = reflexion("run", "Capital of France?", "--expect", "Paris")
+    assert "gpt-4.1 $10.4000" in done.stdout
+    assert "latency in ms" in done.stdout
+
+
+def test_a_profile_without_its_key_is_one_clear_line(reflexion, monkeypatch):
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    done = reflexion("run", "Hello", "--model", "profile:deepseek-v3.2", "--expect", "x")
+    assert done.exit_code == 2
+    assert "DEEPSEEK_API_KEY" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
