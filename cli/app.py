@@ -1,5 +1,6 @@
 """The commands and their options. What they need is imported when they run: `--help` should not take seconds."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,7 +45,7 @@ def run(
     thread: Annotated[
         str | None, typer.Option(help="Thread whose reflections are kept; resumes what it broke off.")
     ] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for a busy thread.")] = 0.0,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a busy thread.")] = 0.0,
     model: ModelName = None,
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the run may spend.")] = None,
@@ -141,4 +142,8 @@ def _exit(command: Any) -> None:
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a pipe that knows no umlauts must not cost an answer that is paid for.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

@@ -29,6 +29,7 @@ from reflexion.models import (
 )
 from reflexion.models.embedded import installed_model, shutdown_server
 from reflexion.nodes import Settings, make_settings
+from reflexion.prompts import PromptBook
 from reflexion.sandbox import available_layers, missing_layers
 
 _PROBE = Structure("probe", strict_schema(ok={"type": "boolean"}))
@@ -54,6 +55,7 @@ def examine(given: dict[str, Any], *, model: str | None, as_json: bool) -> int:
 
 
 async def _examine(installation: Installation, settings: Settings) -> dict[str, Any]:
+    await asyncio.to_thread(PromptBook.load, installation.prompts)
     models = Models(installation)
     try:
         roles = {role: await _ask(models, role, settings) for role in ROLES}

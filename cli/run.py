@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ def _cancel_on_interrupt(agent: Reflexion, thread: str) -> None:
         loop.remove_signal_handler(signal.SIGINT)  # a second one ends the program at once
         loop.create_task(agent.cancel(thread))  # noqa: RUF006 - the loop lives as long as the run
 
-    loop.add_signal_handler(signal.SIGINT, interrupted)
+    with suppress(NotImplementedError):  # on Windows an interrupt ends the program at once
+        loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
 def _read_tests(path: Path | None) -> str:

@@ -1,6 +1,7 @@
 """The agent as Python calls it: an open database, the compiled graph, one run at a time on a thread."""
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -85,7 +86,7 @@ def open_reflexion(
             model=model,
             evaluator=evaluator,
             actor=actor,
-            connection=connection or installation.connection,
+            connection=connection or installation,
             database_url=database_url or installation.database_url,
             prompts=prompts or installation.prompts,
             degradation=degradation,
@@ -288,9 +289,13 @@ class Reflexion:
         _check_models(opened.kit, settings, scope.budget)
         given: Input | None = None
         if task is not None:
-            listed = [criteria] if isinstance(criteria, str) else list(criteria)
+            listed: Any = [criteria] if isinstance(criteria, str) else criteria
             given = plain(Input(task=task, tests=tests, expect=expect, criteria=listed))
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
+        if thread is not None and not (isinstance(thread, str) and thread):
+            raise ConfigurationError(f"thread {thread!r} is no name: give a text, or None for a new thread")
+        if not 0 <= wait_s < math.inf:
+            raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
             run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))

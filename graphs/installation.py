@@ -1,5 +1,6 @@
 """What holds for every run of an installation: endpoint, database, prompts."""
 
+import re
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,11 +19,6 @@ class Installation(ConnectionSettings):
     prompts: Path | None = None
     """A folder with prompt files of the user's own."""
 
-    @property
-    def connection(self) -> ConnectionSettings:
-        """The part of it that concerns models."""
-        return self
-
 
 def read_installation(**values: object) -> Installation:
     """Read the environment and `.env`; what is given as a value wins.
@@ -35,4 +31,9 @@ def read_installation(**values: object) -> Installation:
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from error
     except SettingsError as error:
-        raise ConfigurationError(f"{error}; {error.__cause__}") from error
+        raise ConfigurationError(f"REFLEXION_{_field(error)}: is not JSON: {error.__cause__}") from error
+
+
+def _field(error: SettingsError) -> str:
+    """The field that pydantic-settings could not read, which it names in its text alone."""
+    return next(iter(re.findall(r'field "(\w+)"', str(error))), "…").upper()

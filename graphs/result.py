@@ -74,6 +74,8 @@ class Result:
     """p50, p95 and p99 of the requests that were answered, in milliseconds; None where there were none."""
     statistics: dict[str, Statistics] = field(default_factory=dict)
     """By role: outcomes, latency, time to first token and throughput."""
+    statistics_by_model: dict[str, Statistics] = field(default_factory=dict)
+    """The same by the model that was asked."""
     failure: Failure | None = None
     """What failed, where something did."""
 
@@ -104,13 +106,14 @@ class Result:
         """Plain JSON, as `reflexion run --json` prints it."""
         lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
         costs = {name: decimal_text(cost) for name, cost in self.what_if_usd().items()}
-        return {**asdict(self), **lists, "usage": self.usage.as_json(), "what_if_usd": costs}
+        sums = {"advisory": self.advisory, "usage": self.usage.as_json(), "what_if_usd": costs}
+        return {**asdict(self), **lists, **sums}
 
 
 def result_of(state: State, thread_id: str) -> Result:
     """The result of a finished run, read off its state."""
     calls = state["calls"]
-    by_role = _grouped(calls, "role")
+    by_role, by_model = _grouped(calls, "role"), _grouped(calls, "model")
     reason = state["stop_reason"]
     assert reason is not None, "the run has ended"
     return Result(
@@ -127,10 +130,11 @@ def result_of(state: State, thread_id: str) -> Result:
         usage=RunUsage(
             **asdict(Usage.of(calls)),
             by_role={role: Usage.of(group) for role, group in by_role.items()},
-            by_model={model: Usage.of(group) for model, group in _grouped(calls, "model").items()},
+            by_model={model: Usage.of(group) for model, group in by_model.items()},
         ),
         duration_s=round(state["elapsed_s"], 3),
         latency_ms=Statistics.of(calls).latency_ms.as_json(),
+        statistics_by_model={model: Statistics.of(group) for model, group in by_model.items()},
         statistics={role: Statistics.of(group) for role, group in by_role.items()},
         failure=state["failure"],
     )

@@ -1,6 +1,7 @@
 """One run on a thread that is held: started or resumed, watched, cancelled, and always brought to its result."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,23 @@ from reflexion.nodes.scope import Scope
 from reflexion.nodes.scope import current as current_scope
 
 Graph = CompiledStateGraph[State, Settings, Input, Output]
+EVENTS = frozenset(
+    {
+        "attempt_started",
+        "attempted",
+        "circuit",
+        "fell_back",
+        "planned",
+        "recalled",
+        "reflected",
+        "scored",
+        "stopped",
+        "token",
+        "usage",
+    }
+)
+"""What our nodes send. Whatever else comes through the stream is the caller's own actor's or evaluator's."""
+
 Event = dict[str, Any]
 """A custom stream event; `event` says which, docs/events.md has their fields."""
 
@@ -101,13 +119,20 @@ class Run:
             await store.lose(last_run)
             if resumed:
                 scope = replace(scope, recovered=await store.lines(run_id=last_run))
-        if settings.thread_budget_usd is not None or settings.thread_budget_tokens is not None:
+        limits = {
+            "usd": settings.thread_budget_usd,
+            "tokens": settings.thread_budget_tokens,
+            "requests": settings.thread_budget_requests,
+            "seconds": settings.thread_budget_s,
+        }
+        if any(limit is not None for limit in limits.values()):
+            lines = await store.lines(thread_id=self._thread_id)
             budget = Budget(
                 "thread",
-                usd=settings.thread_budget_usd,
-                tokens=settings.thread_budget_tokens,
+                **limits,  # type: ignore[arg-type]  # each of its own type
                 parent=scope.budget,
-                spent=Usage.of(await store.lines(thread_id=self._thread_id)),
+                spent=Usage.of(lines),
+                elapsed_s=max(0.0, time.time() - lines[0]["started_at"]) if lines else 0.0,
             )
             scope = replace(scope, budget=budget)
         return scope
@@ -118,7 +143,7 @@ class Run:
         async for event in self._graph.astream(
             given, self._config, context=self._settings, stream_mode="custom", durability="sync"
         ):
-            ours = isinstance(event, dict) and "event" in event
+            ours = isinstance(event, dict) and event.get("event") in EVENTS
             queue.put_nowait(event if ours else {"event": "custom", "data": event})
 
 

@@ -150,7 +150,7 @@ class Dispatch:
         cached = min(prompt, (usage.get("input_token_details") or {}).get("cache_read") or 0)
         reasoning = min(completion, (usage.get("output_token_details") or {}).get("reasoning") or 0)
         cost = self.cost_usd(prompt, completion, cached, reasoning)
-        return Call(
+        call = Call(
             id=exchange.id,
             role=exchange.role,
             attempt=exchange.attempt,
@@ -166,3 +166,6 @@ class Dispatch:
             first_token_s=answer.first_token_s,
             outcome=outcome,
         )
+        if cost is None and (known := self.prices.cost_of(call, self.base_url)) is not None:
+            call["cost_usd"] = decimal_text(known)
+        return call

@@ -129,10 +129,6 @@ class Prices:
         """The price of one model at one endpoint, which may be unknown."""
         return self._stated.get(model) or self._stated.get(undated(model)) or _Listed(model, base_url)
 
-    def knows(self, model: str, base_url: str) -> bool:
-        """Whether a request to the model has a price."""
-        return self.cost_usd(model, base_url, prompt_tokens=1, completion_tokens=1) is not None
-
     def cost_of(self, call: Call, base_url: str) -> Decimal | None:
         """What a ledger line costs, in USD: at the requested model's price, else at the returned one's, else None."""
         for model in filter(None, (call["model"], call["returned_model"])):

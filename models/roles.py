@@ -83,11 +83,6 @@ class Models:
         """The guards that all calls in the running loop share."""
         return self._opened().seam
 
-    def describe(self, role: Role, name: str | None = None) -> str:
-        """`model at address`, for people."""
-        client = self.client(role, name)
-        return f"{client.name} at {client.base_url}" if client.base_url else client.name
-
     async def aclose(self) -> None:
         """Close what was opened in the running loop."""
         opened = self._open.pop(asyncio.get_running_loop(), None)

@@ -45,6 +45,12 @@ def _stripped(key: SecretStr) -> SecretStr:
     return SecretStr(key.get_secret_value().strip())
 
 
+def _redis(url: SecretStr) -> SecretStr:
+    if not re.match(r"(?:rediss?|unix)://.", url.get_secret_value()):
+        raise ValueError("is no address of a Redis such as redis://127.0.0.1:6379/0")
+    return url
+
+
 class ConnectionSettings(BaseSettings):
     """The endpoint and its key, from `REFLEXION_*` variables or `.env`."""
 
@@ -96,7 +102,7 @@ class ConnectionSettings(BaseSettings):
     max_queue_wait_s: float = Field(default=300.0, gt=0)
     """Seconds that a request may wait for its turn."""
 
-    redis_url: SecretStr | None = None
+    redis_url: Annotated[SecretStr, AfterValidator(_redis)] | None = None
     """A Redis through which limits and circuit breakers are shared by all processes that name it."""
 
     cache: bool = False

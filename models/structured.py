@@ -70,8 +70,11 @@ def _in_words(error: ValueError) -> str:
     """What is wrong with a reply, short enough for a small model, which else takes the error for its subject."""
     if not isinstance(error, ValidationError):
         return str(error)
-    problems = error.errors(include_url=False, include_input=False)
-    return "; ".join(f"`{'.'.join(map(str, p['loc']))}` {_SHORT.get(p['type'], p['msg'])}" for p in problems)
+    return "; ".join(
+        f"`{'.'.join(map(str, problem['loc']))}` "
+        + _SHORT.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        for problem in error.errors(include_url=False, include_input=False)
+    )
 
 
 _SHORT = {"missing": "is missing", "string_too_short": "is empty"}

@@ -75,6 +75,12 @@ def read_task(state: RecallReads) -> TaskSpec:
     Raises:
         ConfigurationError: there is none, or its tests or expectation cannot be used.
     """
+    for name in ("task", "tests"):
+        if not isinstance(state.get(name) or "", str):
+            raise ConfigurationError(f"{name}: {state.get(name)!r} is no text")
+    criteria = state.get("criteria") or ()
+    if not isinstance(criteria, list | tuple) or not all(isinstance(c, str) and c.strip() for c in criteria):
+        raise ConfigurationError(f"criteria: {criteria!r} is no list of sentences")
     text, from_messages = state.get("task") or "", False
     if not text.strip():
         text, from_messages = _last_human_message(state.get("messages", [])), True
@@ -97,7 +103,7 @@ def read_task(state: RecallReads) -> TaskSpec:
         text=text,
         tests=tests,
         expect=None if expect == "" else expect,
-        criteria=list(state.get("criteria") or ()),
+        criteria=list(criteria),
         from_messages=from_messages,
     )
 

@@ -150,6 +150,16 @@ class Settings(BaseSettings):
     thread_budget_tokens: int | None = Field(
         default=None, gt=0, title="Thread's budget in tokens", description="For all runs on the thread together."
     )
+    thread_budget_requests: int | None = Field(
+        default=None, gt=0, title="Thread's budget in requests", description="For all runs on the thread together."
+    )
+    thread_budget_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        title="Thread's budget in seconds",
+        description="Time since the thread's first request, whether or not a run was at work.",
+    )
     fallback_models: ModelNames = Field(
         default=(),
         title="Fallback models",
@@ -162,7 +172,11 @@ class Settings(BaseSettings):
         json_schema_extra={"langgraph_type": "model"},
     )
     deadline_s: float | None = Field(
-        default=None, gt=0, title="Deadline in seconds", description="Time that the run may work in all."
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        title="Deadline in seconds",
+        description="Time that the run may work in all.",
     )
     test_timeout_s: float = Field(
         default=10.0,

@@ -113,9 +113,11 @@ class Turn:
         """The role's model, with those behind it that are asked where it cannot answer."""
         settings = self.settings
         own = settings.model_for(role)
-        first = settings.cheaper_model if settings.cheaper_model and self.measures.cheaper_model else own
+        saving = [settings.cheaper_model] if settings.cheaper_model and self.measures.cheaper_model else []
         # Distinct clients, not names: a model of the caller's own serves its role under every name.
-        clients = list(dict.fromkeys(self.kit.models.client(role, name) for name in (first, *settings.fallback_models)))
+        clients = list(
+            dict.fromkeys(self.kit.models.client(role, name) for name in (*saving, own, *settings.fallback_models))
+        )
         return clients[0] if len(clients) == 1 else Fallback(clients, partial(self._switched, role))
 
     def _switched(self, role: Role, before: ChatClient, after: ChatClient, error: ModelError) -> None:

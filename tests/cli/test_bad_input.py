@@ -29,6 +29,10 @@ BAD = {
     "unknown style": ([*ENDPOINT, "--attempt-style", "bold"], "attempt_style"),
     "dollars without a price": ([*ENDPOINT, "--budget-usd", "1"], "REFLEXION_PRICES"),
     "no budget": ([*ENDPOINT, "--budget-usd", "0"], "budget_usd"),
+    "empty thread": ([*ENDPOINT, "--thread", ""], "thread"),
+    "empty criterion": ([*ENDPOINT, "--criteria", " "], "criteria"),
+    "endless wait": ([*ENDPOINT, "--wait", "inf"], "wait"),
+    "endless deadline": ([*ENDPOINT, "--deadline", "inf"], "deadline_s"),
     "missing prompt folder": ([*ENDPOINT, "--prompts", "nowhere"], "nowhere"),
     "prompt that is blind": ([*ENDPOINT, "--prompts", "blind"], "{{task}}"),
 }
@@ -68,7 +72,9 @@ def test_nothing_to_go_on_with(reflexion):
     assert "nothing unfinished" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["REFLEXION_THRESHOLD", "REFLEXION_BASE_URL", "REFLEXION_PRICES"])
+@pytest.mark.parametrize(
+    "name", ["REFLEXION_THRESHOLD", "REFLEXION_BASE_URL", "REFLEXION_PRICES", "REFLEXION_REDIS_URL"]
+)
 def test_bad_environment_is_one_clear_line(reflexion, monkeypatch, name):
     monkeypatch.setenv(name, "nonsense")
     done = reflexion("run", "Write f.", "--model", "m")

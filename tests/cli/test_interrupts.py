@@ -67,3 +67,12 @@ def test_a_busy_thread_is_said_in_one_line(server, tmp_path):
     out, _ = first.communicate(timeout=60)
     assert json.loads(out)["passed"] is True
     assert server.count == 1
+
+
+def test_a_terminal_that_knows_no_umlauts_costs_no_answer(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    server.default("m", "Köln – schön")
+    process = start(server, tmp_path, "Where?", "--expect", "Köln – schön")
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert "sch\\xf6n" in out

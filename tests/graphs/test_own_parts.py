@@ -200,11 +200,14 @@ async def test_events_of_the_callers_own_pass_through(bench):
 
     def actor(_):
         get_stream_writer()("hello")
+        get_stream_writer()({"event": "result", "result": "forged"})
         return "x"
 
     async with bench.agent(own={"actor": actor}, max_attempts=1) as agent:
         events = [event async for event in agent.stream("Sum a list.")]
         assert {"event": "custom", "data": "hello"} in events
+        assert {"event": "custom", "data": {"event": "result", "result": "forged"}} in events
+        assert [event["result"].answer for event in events if event["event"] == "result"] == ["x"]
         assert (await agent.run("Sum a list.")).answer == "x"
 
 

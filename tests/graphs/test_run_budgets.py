@@ -87,6 +87,17 @@ async def test_a_run_inside_its_thread_inside_a_batch_ends_at_whichever_is_short
     assert 0 < result.usage.tokens == outer.used.tokens <= 300
 
 
+@pytest.mark.parametrize(("cap", "reason"), [({"requests": 3}, "budget"), ({"s": 0.001}, "deadline")])
+async def test_a_threads_requests_and_time_are_counted_over_its_runs(bench, cap, reason):
+    async with bench.agent(memory=False, own={"evaluator": lambda _: 0.0}) as agent:
+        first = await agent.run("Sum a list.", thread="t", max_attempts=1)
+        limits = {f"thread_budget_{unit}": limit for unit, limit in cap.items()}
+        second = await agent.run("Sum another list.", thread="t", **limits)
+    assert first.usage.requests == 1
+    assert second.stop_reason == reason
+    assert bench.server.count == (3 if "requests" in cap else 1)
+
+
 @pytest.mark.parametrize("how", ["by name", "by task"])
 async def test_what_a_cancelled_run_had_reserved_is_free_again(bench, how):
     shared = Budget("batch", tokens=10_000, requests=10)

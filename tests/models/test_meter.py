@@ -164,10 +164,10 @@ async def test_an_unknown_price_is_unknown_and_the_token_budget_still_holds(endp
 def test_the_price_of_a_provider_is_not_the_price_of_the_same_name_elsewhere():
     openai, elsewhere = "https://api.openai.com/v1", "http://127.0.0.1:8000/v1"
     shipped, stated = Prices(), Prices({"gpt-4o-mini": Price(input=Decimal(0), output=Decimal(0))})
-    assert shipped.knows("gpt-4o-mini", openai)
-    assert not shipped.knows("gpt-4o-mini", elsewhere)
-    assert not shipped.knows("gpt-4o-mini", "")
-    assert not shipped.knows("gpt-x-2026-01-01", openai)
+    assert shipped.cost_usd("gpt-4o-mini", openai, prompt_tokens=1, completion_tokens=1) is not None
+    assert not (shipped.cost_usd("gpt-4o-mini", elsewhere, prompt_tokens=1, completion_tokens=1) is not None)
+    assert not (shipped.cost_usd("gpt-4o-mini", "", prompt_tokens=1, completion_tokens=1) is not None)
+    assert not (shipped.cost_usd("gpt-x-2026-01-01", openai, prompt_tokens=1, completion_tokens=1) is not None)
     assert stated.cost_usd("gpt-4o-mini", elsewhere, prompt_tokens=1, completion_tokens=1) == 0
 
 

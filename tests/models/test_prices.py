@@ -87,8 +87,11 @@ def test_a_dated_name_goes_by_the_name_without_its_date():
     prices = Prices({"gpt-x": price(), "gpt-x-2026-02-02": FREE})
     assert prices.cost_usd("gpt-x-2026-01-01", ELSEWHERE, prompt_tokens=1_000_000, completion_tokens=0) == 10
     assert prices.cost_usd("gpt-x-2026-02-02", ELSEWHERE, prompt_tokens=1_000_000, completion_tokens=0) == 0
-    assert not prices.knows("gpt-x-mini", ELSEWHERE)
-    assert not Prices({"gpt-x-2026-02-02": FREE}).knows("gpt-x", ELSEWHERE)
+    assert prices.cost_usd("gpt-x-mini", ELSEWHERE, prompt_tokens=1, completion_tokens=1) is None
+    assert not (
+        Prices({"gpt-x-2026-02-02": FREE}).cost_usd("gpt-x", ELSEWHERE, prompt_tokens=1, completion_tokens=1)
+        is not None
+    )
 
 
 def test_a_snapshot_that_the_data_does_not_know_costs_what_its_model_costs():
@@ -107,7 +110,7 @@ def test_a_stated_price_goes_before_the_data_and_holds_at_every_address():
 @pytest.mark.parametrize(("model", "url"), [("local-70b-q4", ELSEWHERE), ("gpt-4.1", ELSEWHERE), ("gpt-x-1", OPENAI)])
 def test_an_unknown_price_is_unknown_and_not_nothing(model, url):
     assert Prices().cost_usd(model, url, prompt_tokens=1, completion_tokens=1) is None
-    assert not Prices().knows(model, url)
+    assert not (Prices().cost_usd(model, url, prompt_tokens=1, completion_tokens=1) is not None)
 
 
 @pytest.mark.parametrize(
