@@ -131,7 +131,7 @@ def print_summary(result: Result, console: Console) -> None:
     lines += [f"used lesson ({lesson['similarity']:.2f}): {lesson['text']}" for lesson in result.lessons_used]
     lines += [f"learned: {lesson['text']}" for lesson in result.lessons_learned]
     if result.usage.tokens and not result.usage.estimated:
-        others = [f"{name} {display_usd(cost)}" for name, cost in result.what_if_usd().items()]
+        others = [f"{name} {display_usd(cost)}" for name, cost in result.what_if_usd.items()]
         lines.append(f"the same tokens elsewhere: {', '.join(others)}")
     latency = result.latency_ms
     if latency["p50"] is not None:

@@ -9,6 +9,7 @@ from reflexion.evaluators import Attempt
 from reflexion.graphs.state import LearnedLesson, State
 from reflexion.memory import RecalledLesson
 from reflexion.models import CONFIGURATION, PROFILES, Call, Usage
+from reflexion.models.prices import what_if
 from reflexion.models.statistics import Statistics
 from reflexion.models.usage import decimal_text
 from reflexion.nodes import Failure, StopReason
@@ -76,6 +77,8 @@ class Result:
     """By role: outcomes, latency, time to first token and throughput."""
     statistics_by_model: dict[str, Statistics] = field(default_factory=dict)
     """The same by the model that was asked."""
+    what_if_usd: dict[str, Decimal | None] = field(default_factory=dict)
+    """What the same tokens would have cost on the models of `PROFILES`, in USD by the profile's name."""
     failure: Failure | None = None
     """What failed, where something did."""
 
@@ -89,23 +92,10 @@ class Result:
         """Whether a change of the settings, not waiting, would have let the run work."""
         return self.failure is not None and self.failure["kind"] in CONFIGURATION
 
-    def what_if_usd(self) -> dict[str, Decimal]:
-        """What the same tokens would have cost on the models of `PROFILES`, in USD by the profile's name."""
-        usage = self.usage
-        return {
-            name: profile.price.cost_usd(
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                cached_tokens=usage.cached_tokens,
-                reasoning_tokens=usage.reasoning_tokens,
-            )
-            for name, profile in PROFILES.items()
-        }
-
     def as_json(self) -> dict[str, Any]:
         """Plain JSON, as `reflexion run --json` prints it."""
         lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
-        costs = {name: decimal_text(cost) for name, cost in self.what_if_usd().items()}
+        costs = {name: None if cost is None else decimal_text(cost) for name, cost in self.what_if_usd.items()}
         sums = {"advisory": self.advisory, "usage": self.usage.as_json(), "what_if_usd": costs}
         return {**asdict(self), **lists, **sums}
 
@@ -136,6 +126,7 @@ def result_of(state: State, thread_id: str) -> Result:
         latency_ms=Statistics.of(calls).latency_ms.as_json(),
         statistics_by_model={model: Statistics.of(group) for model, group in by_model.items()},
         statistics={role: Statistics.of(group) for role, group in by_role.items()},
+        what_if_usd=what_if(calls, {name: profile.price for name, profile in PROFILES.items()}),
         failure=state["failure"],
     )
 
