@@ -352,9 +352,13 @@ def test_one_backend_serves_one_event_loop_after_another(redis_url, prefix):
     backend = RedisBuckets(redis_url, prefix=prefix)
     limit = RateLimit(Limits(concurrency=1), backend=backend)
     log = []
+
+    async def use():
+        await send(limit, log, exchange("a"))
+        await backend.aclose()
+
     for _ in range(2):
-        asyncio.run(send(limit, log, exchange("a")))
-    asyncio.run(backend.aclose())
+        asyncio.run(use())
     assert log == ["a", "a"]
 
 
