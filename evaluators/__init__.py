@@ -4,13 +4,14 @@ from reflexion.evaluators.cascade import Cascade
 from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
-from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
+from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.evaluators.unit_tests import UnitTests
 from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
     "Cascade",
+    "CriterionScore",
     "Critic",
     "Evaluation",
     "Evaluator",

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reflexion.evaluators.records import Attempt, Evaluation, Task
+from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Task
 from reflexion.evaluators.scores import HIGHEST, LOWEST, ScoreError, read_score
 from reflexion.models import Completer, Meter, Structure, ask_structured, object_of, strict_schema
 from reflexion.models.errors import ModelError
@@ -130,6 +130,7 @@ class Critic:
             score=verdict.score,
             feedback=_feedback(verdict),
             checks=_checks(verdict),
+            criteria=[CriterionScore(name=c.name, score=c.score, why=c.why) for c in verdict.criteria],
             evaluator=self.name,
             advisory=self._client.embedded,
         )

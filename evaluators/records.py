@@ -24,6 +24,15 @@ class Task:
     """What a critic is to look at, each in a sentence."""
 
 
+class CriterionScore(TypedDict):
+    """What an evaluator says of one criterion."""
+
+    name: str
+    score: float | None
+    """0..1; None where it gave none."""
+    why: str
+
+
 class Attempt(TypedDict):
     """One attempt at a task as it lies in the state: plain JSON, filled node by node."""
 
@@ -44,6 +53,7 @@ class Attempt(TypedDict):
     passed: NotRequired[bool]
     feedback: NotRequired[str]
     checks: NotRequired[list[str]]
+    criteria: NotRequired[list[CriterionScore]]
     evaluator: NotRequired[str]
     advisory: NotRequired[bool]
     reflection: NotRequired[str]
@@ -68,6 +78,9 @@ class Evaluation:
 
     checks: Sequence[str] = ()
     """The failed checks as statements that the next attempt has to make true, such as `f(2) == 4`."""
+
+    criteria: Sequence[CriterionScore] = ()
+    """The score by criteria, where the evaluator has any."""
 
     evaluator: str = ""
     """Name of the evaluator, as reports show it."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from reflexion.evaluators import Attempt
+from reflexion.evaluators import Attempt, CriterionScore
 from reflexion.graphs.state import LearnedLesson, State
 from reflexion.memory import RecalledLesson
 from reflexion.models import CONFIGURATION, PROFILES, Call, Usage
@@ -41,6 +41,8 @@ class AttemptResult:
     """0..1; None where there was no verdict."""
     passed: bool
     feedback: str
+    criteria: list[CriterionScore]
+    """What a critic says of each criterion, where it was given any."""
     evaluator: str
     advisory: bool
     """The score is the opinion of a model that praises everything."""
@@ -139,6 +141,7 @@ def _attempt(attempt: Attempt, state: State) -> AttemptResult:
         score=attempt.get("score"),
         passed=attempt.get("passed", False),
         feedback=attempt.get("feedback", ""),
+        criteria=attempt.get("criteria", []),
         evaluator=attempt.get("evaluator", ""),
         advisory=attempt.get("advisory", False),
         reflection=attempt.get("reflection", ""),

@@ -20,7 +20,7 @@ FLAWS = {
 LONGEST_FEEDBACK = 10_000
 """Characters of feedback that are kept: every checkpoint from now on holds them."""
 MOST_CHECKS, LONGEST_CHECK = 50, 1_000
-"""Failed checks that are kept, and characters of each."""
+"""Failed checks, and criteria, that are kept, and characters of each check."""
 
 
 class EvaluatorReads(TypedDict):
@@ -48,6 +48,7 @@ async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
         "passed": passes(verdict.score, turn.settings.threshold),
         "feedback": str(verdict.feedback)[:LONGEST_FEEDBACK],
         "checks": [str(check)[:LONGEST_CHECK] for check in verdict.checks][:MOST_CHECKS],
+        "criteria": list(verdict.criteria)[:MOST_CHECKS],
         "evaluator": str(verdict.evaluator),
         "advisory": bool(verdict.advisory),
         "duration_s": round(time.monotonic() - started, 3),
@@ -95,6 +96,7 @@ def _verdict_of(attempt: Attempt) -> Evaluation:
         score=attempt.get("score"),
         feedback=attempt.get("feedback", ""),
         checks=attempt.get("checks", []),
+        criteria=attempt.get("criteria", []),
         evaluator=attempt.get("evaluator", ""),
         advisory=attempt.get("advisory", False),
     )
