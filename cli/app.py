@@ -42,6 +42,14 @@ def run(
     max_attempts: Annotated[int | None, typer.Option(help="Attempts at the most [3].")] = None,
     patience: Annotated[int | None, typer.Option(help="End after so many attempts without a better score.")] = None,
     attempt_style: Annotated[str | None, typer.Option(help="fresh, revise or auto [auto].")] = None,
+    review: Annotated[
+        str | None,
+        typer.Option(help="Ask before an answer is accepted (answer), before another attempt (attempt), or both."),
+    ] = None,
+    decision: Annotated[
+        str | None,
+        typer.Option(help='On the review that --thread waits for: approve, stop, reject, or JSON with "action".'),
+    ] = None,
     thread: Annotated[
         str | None, typer.Option(help="Thread whose reflections are kept; resumes what it broke off.")
     ] = None,
@@ -70,6 +78,7 @@ def run(
         "max_attempts": max_attempts,
         "patience": patience,
         "attempt_style": attempt_style,
+        "review": review,
         "model": model,
         "fallback_models": tuple(fallback) if fallback else None,
         "budget_usd": budget_usd,
@@ -86,6 +95,7 @@ def run(
         criteria=criteria or [],
         thread=thread,
         wait_s=wait,
+        decision=decision,
         settings={name: value for name, value in settings.items() if value is not None},
         installation=_given(base_url=base_url, database_url=database, prompts=prompts),
         as_json=as_json,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import signal
 import sys
 from contextlib import aclosing, suppress
@@ -13,8 +14,9 @@ from rich.console import Console
 
 from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.errors import one_line
+from reflexion.cli.review import TerminalReviewer, interactive, read_decision
 from reflexion.cli.view import Progress, print_summary
-from reflexion.graphs import ConfigurationError, Reflexion, Result, open_reflexion
+from reflexion.graphs import ConfigurationError, Reflexion, Result, ReviewPending, open_reflexion
 from reflexion.graphs.installation import read_installation
 from reflexion.nodes import make_settings
 
@@ -29,6 +31,7 @@ class Request:
     criteria: list[str]
     thread: str | None
     wait_s: float
+    decision: str | None
     settings: dict[str, Any]
     installation: dict[str, Any]
     as_json: bool
@@ -37,7 +40,10 @@ class Request:
 
 def run_task(request: Request) -> int:
     """Run the task and print what came of it; returns the exit code."""
-    result, streamed = asyncio.run(_run(request))
+    try:
+        result, streamed = asyncio.run(_run(request))
+    except ReviewPending as pending:
+        return _waiting(pending, as_json=request.as_json)
     if request.as_json:
         print(json.dumps(result.as_json(), ensure_ascii=False, indent=2))  # noqa: T201
     elif result.failure and not result.attempts:
@@ -48,6 +54,19 @@ def run_task(request: Request) -> int:
         if not request.quiet:
             print_summary(result, Console())
     return exit_code(result)
+
+
+def _waiting(pending: ReviewPending, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"thread_id": pending.thread_id, "review": pending.request}, ensure_ascii=False, indent=2))  # noqa: T201
+    else:
+        print(pending.request["answer"])  # noqa: T201
+    print(  # noqa: T201
+        f"reflexion: attempt {pending.request['attempt']} waits for a review; go on with: "
+        f"reflexion run --thread {shlex.quote(pending.thread_id)} --decision approve",
+        file=sys.stderr,
+    )
+    return NOT_PASSED
 
 
 def exit_code(result: Result) -> int:
@@ -68,6 +87,8 @@ async def _run(request: Request) -> tuple[Result, bool]:
         "criteria": request.criteria,
         "thread": request.thread,
         "wait_s": request.wait_s,
+        "decision": read_decision(request.decision),
+        "reviewer": TerminalReviewer(Console(stderr=True)) if interactive() else None,
     }
     if request.task is None and request.thread is None:
         raise ConfigurationError("no task: reflexion run TASK, or --thread NAME to go on with what was broken off")

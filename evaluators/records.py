@@ -44,8 +44,8 @@ class Attempt(TypedDict):
     plan: str
     """The approach this attempt was to follow; empty for the first."""
 
-    style: Literal["first", "fresh", "revise"]
-    """How it was prompted."""
+    style: Literal["first", "fresh", "revise", "edited"]
+    """How it was prompted; `edited` was written by a reviewer."""
 
     score: NotRequired[float | None]
     """0..1; None where no verdict could be had; absent before the evaluation."""

@@ -15,13 +15,14 @@ from reflexion.evaluators import Evaluator
 from reflexion.graphs.build import Model, assemble, make_kit
 from reflexion.graphs.installation import read_installation
 from reflexion.graphs.result import Result
+from reflexion.graphs.reviewing import GivenDecision, Reviewer
 from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
 from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings
-from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
@@ -127,7 +128,8 @@ class Reflexion:
             graph = assemble(kit).compile(
                 checkpointer=persistence.checkpointer, store=persistence.store, name="reflexion"
             )
-            limited = graph.with_config(recursion_limit=recursion_limit(100))
+            most = make_settings(recipe.settings, max_attempts=MOST_ATTEMPTS, review="both")
+            limited = graph.with_config(recursion_limit=recursion_limit(most))
             self._opened = _Opened(persistence, kit, limited, stack.pop_all())
         return self
 
@@ -175,6 +177,8 @@ class Reflexion:
         criteria: Sequence[str] = (),
         thread: str | None = None,
         wait_s: float = 0.0,
+        decision: GivenDecision | None = None,
+        reviewer: Reviewer | None = None,
         budget: Budget | None = None,
         batch: str = "",
         priority: int = 0,
@@ -192,6 +196,8 @@ class Reflexion:
             criteria: what a critic is to look at, each in a sentence.
             thread: name of the thread, whose reflections are kept; None for a new one.
             wait_s: how long to wait for a thread on which another run works, in seconds.
+            decision: on the review that the thread waits for; the task need not be given again.
+            reviewer: is asked where the setting `review` wants a decision; see `Reviewer`.
             budget: one that several runs share; the run's own, from its settings, is inside of it.
             batch: what the ledger is to sum the run under besides itself and its thread.
             priority: where requests queue, higher goes first.
@@ -201,6 +207,7 @@ class Reflexion:
             ConfigurationError: the task or a setting cannot be used.
             ModelConfigurationError: a role has no usable model.
             ThreadBusy: another run holds the thread.
+            ReviewPending: a decision is needed and there is no reviewer; the run goes on when it is given.
         """
         events = self._events(
             task,
@@ -209,6 +216,8 @@ class Reflexion:
             criteria=criteria,
             thread=thread,
             wait_s=wait_s,
+            decision=decision,
+            reviewer=reviewer,
             scope=Scope(budget=budget, batch_id=batch, priority=priority),
             **settings,
         )
@@ -228,6 +237,8 @@ class Reflexion:
         criteria: Sequence[str] = (),
         thread: str | None = None,
         wait_s: float = 0.0,
+        decision: GivenDecision | None = None,
+        reviewer: Reviewer | None = None,
         budget: Budget | None = None,
         batch: str = "",
         priority: int = 0,
@@ -241,6 +252,8 @@ class Reflexion:
             criteria=criteria,
             thread=thread,
             wait_s=wait_s,
+            decision=decision,
+            reviewer=reviewer,
             scope=Scope(budget=budget, batch_id=batch, priority=priority),
             **({"stream": True} | settings),
         )
@@ -281,6 +294,8 @@ class Reflexion:
         criteria: Sequence[str],
         thread: str | None,
         wait_s: float,
+        decision: Any,
+        reviewer: Reviewer | None,
         scope: Scope,
         **changes: Any,
     ) -> AsyncGenerator[Event, None]:
@@ -301,7 +316,7 @@ class Reflexion:
             run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
             self._running[thread_id] = run
             try:
-                async with aclosing(run.events(given)) as events:
+                async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:
                     async for event in events:
                         yield event
             finally:

@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from reflexion.evaluators import Evaluator, as_evaluator
-from reflexion.graphs.routing import route, stop
+from reflexion.graphs.routing import after_evaluator, after_planner, after_review, stop
 from reflexion.graphs.state import Input, Output, State, fresh
 from reflexion.models import ConnectionSettings, Models, Role
 from reflexion.nodes import (
@@ -24,9 +24,10 @@ from reflexion.nodes import (
     recall,
     reflector,
     remember,
+    review,
 )
 from reflexion.nodes.degradation import Degradation, in_order
-from reflexion.nodes.settings import read_dotenv, settings_of
+from reflexion.nodes.settings import make_settings, settings_of
 from reflexion.prompts import PromptBook
 
 Model = BaseChatModel | Mapping[Role, BaseChatModel]
@@ -75,7 +76,7 @@ def make_kit(
     """What the nodes work with; see `build_graph`."""
     if own_actor is not None and not isinstance(own_actor, Runnable):
         own_actor = RunnableLambda(own_actor)
-    read_dotenv()
+    settings = settings or make_settings()
     return Kit(
         models=Models(connection, own=model),
         prompts=PromptBook.load(prompts),
@@ -97,19 +98,31 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "evaluator": evaluator,
         "reflector": reflector,
         "planner": planner,
+        "review": review,
         "remember": partial(remember, stop=partial(stop, degradation=kit.degradation)),
     }
 
-    def next_step(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
-        return route(state, settings_of(runtime.context, kit.settings), kit.degradation)
+    def settings(state: State, runtime: Runtime[Settings]) -> Settings:
+        return settings_of(runtime.context, kit.settings, state.get("settings", {}))
+
+    # Named and annotated: LangGraph draws and traces an edge by its function.
+    def judged(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "review", "remember"]:
+        return after_evaluator(state, settings(state, runtime), kit.degradation)
+
+    def planned(state: State, runtime: Runtime[Settings]) -> Literal["review", "actor"]:
+        return after_planner(state, settings(state, runtime))
+
+    def reviewed(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "actor", "remember"]:
+        return after_review(state, settings(state, runtime), kit.degradation)
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "actor")
     graph.add_edge("actor", "evaluator")
-    graph.add_conditional_edges("evaluator", next_step)
+    graph.add_conditional_edges("evaluator", judged)
     graph.add_edge("reflector", "planner")
-    graph.add_edge("planner", "actor")
+    graph.add_conditional_edges("planner", planned)
+    graph.add_conditional_edges("review", reviewed)
     graph.add_edge("remember", END)
     return graph

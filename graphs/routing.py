@@ -9,8 +9,6 @@ from reflexion.nodes.degradation import Degradation, in_order, share_left
 from reflexion.nodes.remember import Stop
 from reflexion.nodes.settings import Settings
 
-STEPS_PER_ROUND = 4
-"""Super-steps of another round: reflector, planner, actor, evaluator."""
 STEPS_AROUND = 2
 """Super-steps besides the rounds: recall and remember."""
 
@@ -18,14 +16,45 @@ MOST_REPETITIONS = 2
 """The first repeated answer gets the planner to look for another approach; the second ends the run."""
 
 
-def recursion_limit(max_attempts: int) -> int:
+def steps_per_round(settings: Settings) -> int:
+    """Super-steps of another round: reflector, planner, actor, evaluator, and the reviews among them."""
+    return 4 + _reviews(settings, "attempt") + _reviews(settings, "answer")
+
+
+def recursion_limit(settings: Settings) -> int:
     """LangGraph's limit for a run; our own count of attempts ends it well before."""
-    return STEPS_PER_ROUND * max_attempts + STEPS_AROUND + STEPS_PER_ROUND
+    return steps_per_round(settings) * (settings.max_attempts + 1) + STEPS_AROUND
 
 
-def route(state: State, settings: Settings, degradation: Degradation = in_order) -> Literal["reflector", "remember"]:
-    """The edge after the evaluator."""
+def after_evaluator(
+    state: State, settings: Settings, degradation: Degradation = in_order
+) -> Literal["reflector", "review", "remember"]:
+    """Where the evaluator leads: on, or to the end."""
+    end = stop(state, settings, degradation)
+    if end is None:
+        return "reflector"
+    return "review" if end[0] == "passed" and _reviews(settings, "answer") else "remember"
+
+
+def after_planner(state: State, settings: Settings) -> Literal["review", "actor"]:
+    """Where the planner leads: to another attempt, perhaps past a reviewer."""
+    return "review" if _reviews(settings, "attempt") and not state.get("failure") else "actor"
+
+
+def after_review(
+    state: State, settings: Settings, degradation: Degradation = in_order
+) -> Literal["reflector", "actor", "remember"]:
+    """Where a reviewer's decision leads."""
+    review, last = state["review"], state["attempts"][-1]
+    if review is None or review["action"] == "stop" or last.get("passed"):
+        return "remember"
+    if review["about"] == "attempt":
+        return "actor"
     return "remember" if stop(state, settings, degradation) else "reflector"
+
+
+def _reviews(settings: Settings, about: Literal["attempt", "answer"]) -> bool:
+    return settings.review in {about, "both"}
 
 
 def stop(state: State, settings: Settings, degradation: Degradation = in_order) -> Stop | None:
@@ -37,6 +66,9 @@ def stop(state: State, settings: Settings, degradation: Degradation = in_order) 
     failure = state.get("failure")
     if failure:
         return failure["reason"], f"{failure['node']}: {failure['message']}"
+    review = state.get("review")
+    if review and review["action"] == "stop":
+        return "cancelled", "the reviewer ended the run"
     attempts = state["attempts"]
     last = attempts[-1]
     score = last.get("score")
@@ -46,7 +78,7 @@ def stop(state: State, settings: Settings, degradation: Degradation = in_order) 
         return "passed", f"attempt {last['number']} scored {score:.2f} of at least {settings.threshold:.2f}"
     if len(attempts) >= settings.max_attempts:
         return "max_attempts", f"no attempt of {len(attempts)} reached {settings.threshold:.2f}"
-    return _plateau(state, settings) or _spent(state, settings, degradation) or _out_of_steps(state)
+    return _plateau(state, settings) or _spent(state, settings, degradation) or _out_of_steps(state, settings)
 
 
 def _plateau(state: State, settings: Settings) -> Stop | None:
@@ -78,8 +110,8 @@ def _spent(state: State, settings: Settings, degradation: Degradation) -> Stop |
     return None
 
 
-def _out_of_steps(state: State) -> Stop | None:
+def _out_of_steps(state: State, settings: Settings) -> Stop | None:
     """End before a recursion limit from outside does, which would lose everything."""
-    if state["remaining_steps"] > STEPS_PER_ROUND + 1:
+    if state["remaining_steps"] > steps_per_round(settings) + 1:
         return None
     return "max_attempts", "the caller's recursion limit leaves no room for another attempt"

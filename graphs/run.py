@@ -1,21 +1,21 @@
 """One run on a thread that is held: started or resumed, watched, cancelled, and always brought to its result."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from reflexion.graphs.result import result_of
+from reflexion.graphs.reviewing import Reviewer, ReviewPending, decide, pending_request, resume_with
 from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.state import Input, Output, State
-from reflexion.models import Budget, Usage
-from reflexion.nodes import ConfigurationError, Settings, cancellation
+from reflexion.nodes import ConfigurationError, ReviewRequest, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
 from reflexion.nodes.scope import Scope
@@ -31,6 +31,7 @@ EVENTS = frozenset(
         "planned",
         "recalled",
         "reflected",
+        "reviewed",
         "scored",
         "stopped",
         "token",
@@ -53,7 +54,7 @@ class Run:
         self._settings = settings
         self._config = RunnableConfig(
             configurable={"thread_id": thread_id},
-            recursion_limit=recursion_limit(settings.max_attempts),
+            recursion_limit=recursion_limit(settings),
             run_name="reflexion",
             metadata={"threshold": settings.threshold},
         )
@@ -63,21 +64,44 @@ class Run:
         """End the run with the best attempt so far."""
         self._cancellation.wish()
 
-    async def events(self, given: Input | None) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, given: Input | None, *, decision: Any = None, reviewer: Reviewer | None = None
+    ) -> AsyncGenerator[Event, None]:
         """The run's events, and at last its result.
 
         Args:
             given: the task; None to go on with an unfinished one.
+            decision: on the review that the thread waits for.
+            reviewer: is asked for decisions; without one a review ends the work, to be resumed with a decision.
 
         Raises:
-            ConfigurationError: there is no task, neither given nor unfinished.
+            ConfigurationError: there is no task, neither given nor unfinished; or a decision cannot be used.
+            ReviewPending: a decision is needed, and there is nobody to ask.
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
+        start: Input | Command[Any] | None = None if resumed else given
+        if decision is not None:
+            start = resume_with(decision, before, self._thread_id)
         scope = await self._with_history(before.values.get("run_id"), resumed)
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
+        while True:
+            async with aclosing(self._until_it_stops(start, scope)) as events:
+                async for event in events:
+                    yield event
+            after = await self._graph.aget_state(self._config)
+            request = pending_request(after, self._thread_id)
+            if request is None:
+                break
+            yield {"event": "review", **request}
+            if reviewer is None:
+                raise ReviewPending(request, self._thread_id)
+            start = resume_with(await self._asked(reviewer, request), after, self._thread_id)
+        yield {"event": "result", "result": result_of(after.values, self._thread_id)}  # type: ignore[arg-type]
+
+    async def _until_it_stops(self, start: Input | Command[Any] | None, scope: Scope) -> AsyncGenerator[Event, None]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.create_task(self._drive(None if resumed else given, queue, scope))
+        work = asyncio.create_task(self._drive(start, queue, scope))
         # A task that is cancelled before its first step runs no line of its own, not even a `finally`.
         work.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -89,13 +113,19 @@ class Run:
             await asyncio.gather(work, return_exceptions=True)
             # Where it was broken off, LangGraph goes on to write that down. The saver works in turn: this read waits
             # for it, so that nothing is written any more once the thread is free.
-            after = await self._graph.aget_state(self._config)
-        if after.interrupts:
-            raise RuntimeError(
-                f"thread {self._thread_id!r} waits for an answer to an interrupt of the caller's own actor or "
-                "evaluator: give it with `agent.graph.ainvoke(Command(resume=…), …)`"
-            )
-        yield {"event": "result", "result": result_of(after.values, self._thread_id)}  # type: ignore[arg-type]
+            await self._graph.aget_state(self._config)
+
+    async def _asked(self, reviewer: Reviewer, request: ReviewRequest) -> Any:
+        """The reviewer's decision; to end the run where the caller cancels it meanwhile."""
+        asking = asyncio.ensure_future(decide(reviewer, request))
+        cancelled = asyncio.create_task(self._cancellation.wished())
+        try:
+            await asyncio.wait([asking, cancelled], return_when=asyncio.FIRST_COMPLETED)
+            return {"action": "stop"} if cancelled.done() else asking.result()
+        finally:
+            for task in (asking, cancelled):
+                task.cancel()
+            await asyncio.gather(asking, cancelled, return_exceptions=True)
 
     def _goes_on(self, given: Input | None, before: StateSnapshot) -> bool:
         """Whether this goes on with what the thread has left unfinished."""
@@ -104,40 +134,22 @@ class Run:
         return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
     async def _with_history(self, last_run: str | None, resumed: bool) -> Scope:
-        """The scope with what the ledger holds of a run that is resumed, and of a thread that has a budget.
+        """The scope with what the ledger holds of a run that is resumed.
 
         Args:
             last_run: the thread's last run, which is the one that is resumed unless it had ended.
             resumed: whether one is resumed.
         """
-        scope, settings = self._scope, self._settings
-        store = scope.store
-        if store is None:
-            return scope
-        if last_run:
-            # Nobody else can be at work on it: its thread is held.
-            await store.lose(last_run)
-            if resumed:
-                scope = replace(scope, recovered=await store.lines(run_id=last_run))
-        limits = {
-            "usd": settings.thread_budget_usd,
-            "tokens": settings.thread_budget_tokens,
-            "requests": settings.thread_budget_requests,
-            "seconds": settings.thread_budget_s,
-        }
-        if any(limit is not None for limit in limits.values()):
-            lines = await store.lines(thread_id=self._thread_id)
-            budget = Budget(
-                "thread",
-                **limits,  # type: ignore[arg-type]  # each of its own type
-                parent=scope.budget,
-                spent=Usage.of(lines),
-                elapsed_s=max(0.0, time.time() - lines[0]["started_at"]) if lines else 0.0,
-            )
-            scope = replace(scope, budget=budget)
-        return scope
+        store = self._scope.store
+        if store is None or not last_run:
+            return self._scope
+        # Nobody else can be at work on it: its thread is held.
+        await store.lose(last_run)
+        return replace(self._scope, recovered=await store.lines(run_id=last_run)) if resumed else self._scope
 
-    async def _drive(self, given: Input | None, queue: asyncio.Queue[Event | None], scope: Scope) -> None:
+    async def _drive(
+        self, given: Input | Command[Any] | None, queue: asyncio.Queue[Event | None], scope: Scope
+    ) -> None:
         cancellation.current.set(self._cancellation)
         current_scope.set(scope)
         async for event in self._graph.astream(

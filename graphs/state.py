@@ -16,6 +16,7 @@ from reflexion.memory import RecalledLesson, Reflection, merge_reflections
 from reflexion.models import Call
 from reflexion.nodes.attempts import merge_attempts
 from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.review import Review
 from reflexion.nodes.turn import Failure, StopReason
 
 
@@ -68,6 +69,7 @@ class State(TypedDict, total=False):
     reflections: Annotated[list[Reflection], merge_reflections]
 
     run_id: str
+    settings: dict[str, Any]
     spec: TaskSpec
     attempts: Annotated[list[Attempt], merge_attempts]
     plan: str
@@ -75,6 +77,7 @@ class State(TypedDict, total=False):
     lessons_learned: list[LearnedLesson]
     calls: Annotated[list[Call], merge_calls]
     elapsed_s: Annotated[float, operator.add]
+    review: Review | None
     failure: Failure | None
     answer: str
     score: float | None
@@ -94,6 +97,7 @@ def fresh() -> dict[str, Any]:
         "lessons_learned": [],
         "calls": Overwrite([]),
         "elapsed_s": Overwrite(0.0),
+        "review": None,
         "failure": None,
         "answer": "",
         "score": None,

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from decimal import Decimal
 
 from reflexion.models.account import Account, Amount
 from reflexion.models.ends import SMALLEST_REPLY, DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.usage import Call, Usage
+from reflexion.models.usage import Call, Usage, decimal_text
 
 
 class Budget:
@@ -94,6 +95,17 @@ class Budget:
             requests=None if room.requests is None else max(0, room.requests),
             seconds=None if room.seconds is None else max(0.0, room.seconds),
         )
+
+    def left(self) -> dict[str, str | int | float]:
+        """As `remaining`, over this and all outer budgets, plain JSON: by unit, `usd` as text; no limit, no entry."""
+        tightest: dict[str, Decimal | int | float] = {}
+        budget: Budget | None = self
+        while budget is not None:
+            for unit, amount in asdict(budget.remaining).items():
+                if amount is not None:
+                    tightest[unit] = min(amount, tightest.get(unit, amount))
+            budget = budget.parent
+        return {unit: decimal_text(n) if isinstance(n, Decimal) else n for unit, n in tightest.items()}
 
     def reply_limit(self, exchange: Exchange) -> int | None:
         """The most reply tokens that fit into this and all outer budgets; None where nothing limits them.

@@ -6,13 +6,18 @@ from reflexion.nodes.planner import planner
 from reflexion.nodes.recall import recall
 from reflexion.nodes.reflector import reflector
 from reflexion.nodes.remember import remember
-from reflexion.nodes.settings import ConfigurationError, Settings, explain, make_settings
+from reflexion.nodes.review import Decision, Review, ReviewRequest, read_decision, review
+from reflexion.nodes.settings import MOST_ATTEMPTS, ConfigurationError, Settings, explain, make_settings
 from reflexion.nodes.turn import Failure, Kit, StopReason, as_graph_node
 
 __all__ = [
+    "MOST_ATTEMPTS",
     "ConfigurationError",
+    "Decision",
     "Failure",
     "Kit",
+    "Review",
+    "ReviewRequest",
     "Settings",
     "StopReason",
     "actor",
@@ -21,7 +26,9 @@ __all__ = [
     "explain",
     "make_settings",
     "planner",
+    "read_decision",
     "recall",
     "reflector",
     "remember",
+    "review",
 ]

@@ -23,7 +23,8 @@ def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """The attempt with the highest score, the earliest of equals.
 
-    One without a verdict comes behind every one that was judged, then one that was cut off, then an empty one.
+    What a reviewer wrote goes before all. One without a verdict comes behind every one that was judged, then one that
+    was cut off, then an empty one.
     """
     return max(attempts, key=lambda attempt: (_merit(attempt), -attempt["number"]), default=None)
 
@@ -56,6 +57,8 @@ def _lines(attempt: Attempt) -> list[str]:
 
 
 def _merit(attempt: Attempt) -> float:
+    if attempt["style"] == "edited":
+        return 2.0
     if "flaw" in attempt:
         return -3.0 if attempt["flaw"] == "empty" else -2.0
     score = attempt.get("score")

@@ -23,6 +23,10 @@ class Cancellation:
         if self._step is not None:
             self._step.cancel()
 
+    async def wished(self) -> None:
+        """Wait for the wish."""
+        await self._wish.wait()
+
     @contextmanager
     def around_step(self) -> Iterator[None]:
         """Surround the work of a step.

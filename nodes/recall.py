@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from reflexion.evaluators import ExpectError, TestsInvalid, check_tests, read_expectation
 from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
-from reflexion.nodes.settings import ConfigurationError
+from reflexion.nodes.settings import ConfigurationError, said
 from reflexion.nodes.turn import Delta, Turn
 
 
@@ -37,7 +37,9 @@ class RecallReads(TypedDict, total=False):
 
 
 FEWEST_STEPS = 4
-"""recall, actor, evaluator, remember. LangGraph counts one more: its limit has to be greater than the steps taken."""
+"""recall, actor, evaluator, remember; a review comes on top.
+
+LangGraph counts one more: its limit has to be greater than the steps taken."""
 
 
 async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[str, Any]]) -> Delta:
@@ -52,12 +54,19 @@ async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[
         ConfigurationError: the input cannot be worked on; nothing has been paid for yet.
     """
     spec = read_task(state)
-    if state.get("remaining_steps", FEWEST_STEPS) < FEWEST_STEPS:
-        raise ConfigurationError(f"a single attempt needs a recursion limit of at least {FEWEST_STEPS + 1}")
+    steps = FEWEST_STEPS + (turn.settings.review in {"answer", "both"})
+    if state.get("remaining_steps", steps) < steps:
+        raise ConfigurationError(f"a single attempt needs a recursion limit of at least {steps + 1}")
     lessons = await _recalled(spec["text"], state.get("reflections", []), turn)
     for lesson in lessons:
         turn.emit("recalled", **lesson)
-    return {**fresh(), "spec": spec, "run_id": turn.step_id, "lessons_used": lessons}
+    return {
+        **fresh(),
+        "spec": spec,
+        "settings": said(turn.settings, turn.kit.settings),
+        "run_id": turn.step_id,
+        "lessons_used": lessons,
+    }
 
 
 async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> list[RecalledLesson]:

@@ -51,7 +51,7 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
         if reason not in TEACHES_NOTHING:
             learned = lessons_of(state, turn.thread_id)
             await memory.add(learned)
-        if reason in TELLS_WHAT_HELPS and not state["attempts"][-1].get("advisory"):
+        if reason in TELLS_WHAT_HELPS and _judged(state["attempts"][-1]):
             used = [lesson["id"] for lesson in state["lessons_used"]]
             await memory.credit(used, run_id=state["run_id"], helped=reason == "passed")
     turn.emit("stopped", reason=reason, detail=detail, attempt=best["number"] if best else None)
@@ -78,6 +78,11 @@ def lessons_of(state: RememberReads, thread_id: str) -> list[Lesson]:
         lesson = as_lesson(reflection, thread_id)
         lesson["evaluator"] = attempts[reflection["attempt"]].get("evaluator", "")
         following = attempts.get(reflection["attempt"] + 1)
-        lesson["confirmed"] = following is not None and following.get("passed", False)
+        lesson["confirmed"] = following is not None and _judged(following) and following.get("passed", False)
         lessons[lesson["id"]] = lesson
     return list(lessons.values())
+
+
+def _judged(attempt: Attempt) -> bool:
+    """Whether its score says what a lesson was worth: no praise by a model that praises all, nor a reviewer's work."""
+    return not attempt.get("advisory") and attempt["style"] != "edited"

@@ -1,6 +1,7 @@
 """What surrounds a run besides its settings: where its ledger is kept, and the budgets around its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -12,10 +13,10 @@ class Scope:
     """One run's; steps find it in `current`, since a run's context is its settings and nothing else."""
 
     store: LedgerStore | None = None
-    """None for a run that keeps its ledger in its state alone."""
+    """None for a run that is not called by `Reflexion`."""
 
     budget: Budget | None = None
-    """The budget around the run's own, such as its thread's or its batch's."""
+    """The budget around the thread's and the run's own, such as a batch's."""
 
     recovered: Sequence[LedgerLine] = ()
     """The ledger of a run that is resumed: its state may not know of calls in flight when its process died."""
@@ -26,3 +27,21 @@ class Scope:
 
 
 current: ContextVar[Scope] = ContextVar("scope", default=Scope())  # noqa: B039 - it is frozen
+
+_shared: list[LedgerStore] = []
+
+
+@contextmanager
+def shared_ledger(store: LedgerStore) -> Iterator[None]:
+    """Meanwhile let runs of this process that bring no ledger, such as a server's, write this one."""
+    _shared.append(store)
+    try:
+        yield
+    finally:
+        _shared.remove(store)
+
+
+def ledger_store() -> LedgerStore | None:
+    """The run's own ledger, else the shared one."""
+    own = current.get().store
+    return own or (_shared[-1] if _shared else None)

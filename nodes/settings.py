@@ -27,6 +27,11 @@ def _names(value: Any) -> Any:
 ModelNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 
 AttemptStyle = Literal["auto", "fresh", "revise"]
+Reviewed = Literal["off", "answer", "attempt", "both"]
+
+
+MOST_ATTEMPTS = 100
+"""Limit of `max_attempts`."""
 
 
 class ConfigurationError(ValueError):
@@ -69,7 +74,7 @@ class Settings(BaseSettings):
         description="An attempt passes with this score (0 to 1) or more.",
     )
     max_attempts: int = Field(
-        default=3, ge=1, le=100, title="Attempts", description="How many attempts the actor has at the most."
+        default=3, ge=1, le=MOST_ATTEMPTS, title="Attempts", description="How many attempts the actor has at the most."
     )
     patience: int = Field(
         default=0,
@@ -85,6 +90,15 @@ class Settings(BaseSettings):
             "auto: fresh unless the best attempt was nearly right."
         ),
         json_schema_extra={"langgraph_nodes": ["actor"]},
+    )
+    review: Reviewed = Field(
+        default="off",
+        title="Human review",
+        description=(
+            "Wait for a person's word before an answer that passed is accepted (answer), before another attempt is "
+            "made (attempt), or both."
+        ),
+        json_schema_extra={"langgraph_nodes": ["review"]},
     )
     memory: bool = Field(
         default=True,
@@ -238,14 +252,35 @@ def read_dotenv() -> None:
     _dotenv()
 
 
-def settings_of(context: object, default: Settings | None) -> Settings:
-    """A run's settings: its context, unless the caller gives none or a graph around ours has one of its own.
+def settings_of(context: object, default: Settings, kept: Mapping[str, Any]) -> Settings:
+    """A run's settings: what the caller says now, else what was said when the run began, else the default.
+
+    LangGraph does not keep the context: whoever resumes a run would have to say all of it again, and a budget that
+    is not repeated would be gone.
 
     Args:
-        context: what LangGraph hands over.
-        default: taken instead; None for those of the environment.
+        context: what LangGraph hands over; a graph around ours may have one of another kind, which says nothing.
+        default: of runs that are told nothing.
+        kept: see `said`; empty where the run begins.
     """
-    return context if isinstance(context, Settings) else default or Settings()
+    if not isinstance(context, Settings):
+        return _changed(default, dict(kept)) if kept else default
+    unsaid = kept.keys() - _said(context, default)
+    return _changed(context, {name: kept[name] for name in unsaid}) if unsaid else context
+
+
+def said(settings: Settings, default: Settings) -> dict[str, Any]:
+    """The fields that a caller has set, as plain JSON."""
+    return settings.model_dump(mode="json", include=_said(settings, default))
+
+
+def _said(settings: Settings, default: Settings) -> set[str]:
+    """What the environment sets, it sets in both alike."""
+    return {
+        name
+        for name in settings.model_fields_set
+        if name not in default.model_fields_set or getattr(settings, name) != getattr(default, name)
+    }
 
 
 def explain(error: ValidationError) -> str:

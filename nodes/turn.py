@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from langchain_core.runnables import Runnable
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from typing_extensions import TypedDict
@@ -41,6 +41,7 @@ from reflexion.nodes.cancellation import Cancelled
 from reflexion.nodes.degradation import Degradation, Measures, in_order, share_left
 from reflexion.nodes.plain import plain
 from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
+from reflexion.nodes.thread_budget import thread_budget
 from reflexion.prompts import Prompt, PromptBook
 
 T = TypeVar("T")
@@ -89,8 +90,8 @@ class Kit:
     """The caller's own; None for a chat model with our prompts."""
     degradation: Degradation = in_order
     """What is given up as a run's budget runs short."""
-    settings: Settings | None = None
-    """Of runs that are given none; None for those of the environment."""
+    settings: Settings
+    """Of runs that are given none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,7 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
         if state.get("failure") and name not in _ALWAYS:
             return {}
         started = time.monotonic()
-        turn = _turn(name, state, runtime, kit)
+        turn = await _turn(name, state, runtime, kit)
         if name in _ALWAYS:
             delta = await node(state, turn)
         else:
@@ -172,7 +173,13 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
         calls = [*turn.meter.calls, *(_recovered(state) if name != "recall" else ())]
         if calls:
             usage = Usage.of([*_calls(state), *calls])
-            turn.emit("usage", requests=usage.requests, tokens=usage.tokens, cost_usd=usage.as_json()["cost_usd"])
+            turn.emit(
+                "usage",
+                requests=usage.requests,
+                tokens=usage.tokens,
+                cost_usd=usage.as_json()["cost_usd"],
+                left=_left(turn.meter),
+            )
         delta.setdefault("calls", calls)
         delta.setdefault("elapsed_s", time.monotonic() - started)
         cleaned: Delta = plain(delta)
@@ -190,6 +197,8 @@ async def _guarded(name: str, work: Callable[[], Awaitable[Delta]]) -> Delta:
     except _LEFT_TO_THE_CALLER:
         raise
     except Exception as error:
+        if is_invalid_resume(error):  # nothing is saved, so that the interrupt can be answered again
+            raise
         reason, kind = _meaning(error)
         if kind == "unexpected":
             logger.exception("the %s failed", name)
@@ -210,9 +219,9 @@ def _meaning(error: Exception) -> tuple[StopReason, str]:
     return "model_error", "unexpected"
 
 
-def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit) -> Turn:
-    settings = settings_of(runtime.context, kit.settings)
+async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit) -> Turn:
     first = name == "recall"
+    settings = settings_of(runtime.context, kit.settings, {} if first else state.get("settings", {}))
     used_s = 0.0 if first else state.get("elapsed_s", 0.0)
     deadline = None if settings.deadline_s is None else time.monotonic() + settings.deadline_s - used_s
     attempts = [] if first else state.get("attempts", [])
@@ -240,6 +249,8 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
         )
 
     circuit_listener.set(circuit_changed)
+    store = scope.ledger_store()
+    outer = await thread_budget(settings, thread_id, store, around.budget)
     return Turn(
         kit=kit,
         settings=settings,
@@ -250,8 +261,8 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
             thread_id=thread_id,
             batch_id=around.batch_id,
             priority=around.priority,
-            budget=_budget(settings, spent, around.budget),
-            ledger=Ledger(around.store),
+            budget=_budget(settings, spent, outer),
+            ledger=Ledger(store),
             deadline=deadline,
             clock=time.monotonic,
             on_token=token if settings.stream else None,
@@ -262,6 +273,15 @@ def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], kit: Kit
         step_id=info.task_id if info else "",
         measures=kit.degradation(share_left(spent, settings)),
     )
+
+
+def _left(meter: Meter) -> dict[str, str | int | float]:
+    """What the run may still use, by unit; empty where nothing is limited."""
+    left = meter.budget.left() if meter.budget else {}
+    if meter.deadline is not None:
+        seconds = max(0.0, meter.deadline - meter.clock())
+        left["seconds"] = min(seconds, float(left.get("seconds", seconds)))
+    return left
 
 
 def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget | None:

@@ -32,12 +32,32 @@ async def test_every_event_is_documented_with_its_fields_and_every_documented_on
     async with bench.agent(max_attempts=3, fallback_models=("spare-m",)) as agent:
         events = [event async for event in agent.stream("Sum a list.")]
     table = documented()
-    elsewhere = {"circuit", "custom"}
+    elsewhere = {"circuit", "custom", "review", "reviewed"}
     assert {event["event"] for event in events} == set(table) - elsewhere
     for kind, fields in table.items():
-        words = {"first", "fresh", "revise", "stream", "overloaded"} & fields
+        words = {"first", "fresh", "revise", "stream", "overloaded", "usd", "seconds"} & fields
         seen = sent(events, kind)
         assert set().union(*seen) == fields - words - {"Result"} or kind in elsewhere
+
+
+async def test_a_review_is_told_before_and_after(bench: Bench):
+    bench.server.script("critic-m", BAD, GOOD)
+    async with bench.agent(review="both") as agent:
+        events = [event async for event in agent.stream("Sum a list.", reviewer=lambda _: "approve")]
+    table = documented()
+    assert set().union(*sent(events, "review")) == table["review"]
+    assert set().union(*sent(events, "reviewed")) == table["reviewed"] - {"approve", "edit", "reject", "stop"}
+    assert [(e["about"], e["attempt"]) for e in events if e["event"] == "review"] == [("attempt", 1), ("answer", 2)]
+
+
+async def test_what_is_left_of_every_limit_is_told(bench: Bench):
+    limits = {"budget_tokens": 100_000, "thread_budget_requests": 5, "deadline_s": 600, "budget_requests": 50}
+    async with bench.agent(max_attempts=1, **limits) as agent:
+        events = [event async for event in agent.stream("Sum a list.", thread="t")]
+    first, last = [event["left"] for event in events if event["event"] == "usage"]
+    assert (first["requests"], last["requests"]) == (4, 3)
+    assert 0 < last["tokens"] < first["tokens"] < 100_000
+    assert 0 < last["seconds"] <= first["seconds"] <= 600
 
 
 async def test_a_run_tells_of_the_circuit_that_it_opens_and_its_ledger_of_what_was_not_sent(bench: Bench):

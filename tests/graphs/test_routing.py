@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion.graphs.routing import recursion_limit, route, stop
+from reflexion.graphs.routing import after_evaluator, recursion_limit, stop
 from reflexion.graphs.state import fresh
 from reflexion.models import Call
 from reflexion.nodes import Settings, StopReason
@@ -70,7 +70,7 @@ def test_the_edge_after_the_evaluator(reason, before, settings):
 
 @pytest.mark.parametrize(("reason", "before", "settings"), TABLE)
 def test_the_edge_names_the_next_node(reason, before, settings):
-    assert route(before, Settings(**settings)) == ("remember" if reason else "reflector")
+    assert after_evaluator(before, Settings(**settings)) == ("remember" if reason else "reflector")
 
 
 @pytest.mark.parametrize("cap", [{"budget_tokens": 101}, {"budget_usd": "0.2500001"}, {"budget_requests": 2}])
@@ -90,7 +90,7 @@ def test_a_second_repetition_ends_the_run():
 @pytest.mark.parametrize("max_attempts", [1, 2, 12, 100])
 def test_the_recursion_limit_leaves_room_for_every_attempt(max_attempts):
     steps = 3 + 4 * (max_attempts - 1) + 1
-    left_at_the_last_edge = recursion_limit(max_attempts) - (steps - 1)
+    left_at_the_last_edge = recursion_limit(Settings(max_attempts=max_attempts)) - (steps - 1)
     assert left_at_the_last_edge > 1
 
 

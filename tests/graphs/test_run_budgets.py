@@ -6,9 +6,10 @@ from decimal import Decimal
 import pytest
 from loop_bench import BAD, Bench
 
-from reflexion.graphs import ConfigurationError
+from reflexion.graphs import ConfigurationError, build_graph
 from reflexion.models import Budget
 from reflexion.nodes.degradation import Measures
+from reflexion.nodes.scope import shared_ledger
 from reflexion.testing import Reply, count_tokens, prompt_tokens
 
 LONG_TASK = "Sum a list of whole numbers, and tell what its sum is. " * 8
@@ -212,3 +213,19 @@ async def test_a_higher_priority_goes_first_where_requests_queue(bench):
     words = ["one", "high", "middle", "low"]
     assert [next(word for word in words if f"Task {word}." in bench.prompt("actor", n)) for n in range(4)] == words
     assert bench.server.peak_concurrency == 1
+
+
+async def test_a_threads_budget_without_a_ledger_is_refused_before_anything_is_paid(bench):
+    graph = build_graph(connection=bench.connection(), settings=bench.settings(thread_budget_requests=3)).compile()
+    with pytest.raises(ConfigurationError, match="needs a thread and a ledger"):
+        await graph.ainvoke({"task": "Sum a list."})
+    assert bench.server.count == 0
+
+
+async def test_a_threads_budget_holds_for_the_graph_itself_where_a_ledger_is_shared(bench):
+    async with bench.agent(thread_budget_requests=3) as agent:
+        config = {"configurable": {"thread_id": "t"}}
+        with shared_ledger(agent.persistence.ledger):
+            states = [await agent.graph.ainvoke({"task": "Sum a list."}, config) for _ in range(2)]
+    assert [state["stop_reason"] for state in states] == ["budget", "budget"]
+    assert bench.server.count == 3

@@ -44,8 +44,13 @@ def test_the_drawing_has_the_edges_of_the_design():
         ("actor", "evaluator"),
         ("evaluator", "reflector"),
         ("evaluator", "remember"),
+        ("evaluator", "review"),
         ("reflector", "planner"),
         ("planner", "actor"),
+        ("planner", "review"),
+        ("review", "actor"),
+        ("review", "reflector"),
+        ("review", "remember"),
         ("remember", "__end__"),
     }
 

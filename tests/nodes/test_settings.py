@@ -1,10 +1,12 @@
 """The settings of a run: where they come from, what is refused, and in which words."""
 
+from decimal import Decimal
+
 import pytest
 
 from reflexion.graphs import ConfigurationError, Settings
 from reflexion.nodes import make_settings
-from reflexion.nodes.settings import settings_of
+from reflexion.nodes.settings import said, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +63,21 @@ def test_what_cannot_be_is_refused_in_one_line(values, words):
         make_settings(Settings(), **values)
 
 
-def test_a_context_that_is_not_ours_means_the_default(monkeypatch):
-    monkeypatch.setenv("REFLEXION_MAX_ATTEMPTS", "7")
+def test_a_context_that_is_not_ours_means_the_default():
     default, own = Settings(max_attempts=2), Settings(max_attempts=1)
     for context in (None, {"max_attempts": 1}, object()):
-        assert settings_of(context, None).max_attempts == 7
-        assert settings_of(context, default) is default
-    assert settings_of(own, default) is own
+        assert settings_of(context, default, {}) is default
+        assert settings_of(context, default, {"max_attempts": 5}).max_attempts == 5
+    assert settings_of(own, default, {}) is own
+
+
+def test_what_a_run_was_told_at_its_start_holds_until_it_is_told_otherwise(monkeypatch):
+    monkeypatch.setenv("REFLEXION_THRESHOLD", "0.6")
+    default = Settings()
+    kept = said(Settings(budget_usd="0.25", fallback_models=("a", "b"), max_attempts=3), default)
+    assert kept == {"budget_usd": "0.25", "fallback_models": ["a", "b"], "max_attempts": 3}
+    for context in (None, Settings()):
+        resumed = settings_of(context, default, kept)
+        assert (resumed.budget_usd, resumed.fallback_models, resumed.threshold) == (Decimal("0.25"), ("a", "b"), 0.6)
+    resumed = settings_of(Settings(budget_usd=1, threshold=0.9), default, kept)
+    assert (resumed.budget_usd, resumed.fallback_models, resumed.threshold) == (1, ("a", "b"), 0.9)

@@ -1,0 +1,98 @@
+"""Asks whoever sits at the terminal for decisions."""
+
+import asyncio
+import json
+import sys
+import threading
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from reflexion.graphs import ReviewRequest
+
+Choices = dict[str, str]
+_ANSWER: Choices = {"a": "approve", "e": "edit", "r": "reject", "s": "stop"}
+_ATTEMPT: Choices = {"a": "approve", "e": "edit", "s": "stop"}
+_PARTS: Choices = {"r": "reflection", "p": "plan", "a": "answer"}
+
+
+class TerminalReviewer:
+    """A `Reviewer` at a terminal; texts are edited in $EDITOR."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def __call__(self, request: ReviewRequest) -> dict[str, Any]:
+        """Show what there is to decide on and ask, without holding up the event loop."""
+        loop = asyncio.get_running_loop()
+        decided: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+        def settle(decision: dict[str, Any] | None, error: BaseException | None) -> None:
+            if decided.done():
+                return
+            if error is None and decision is not None:
+                decided.set_result(decision)
+            else:
+                decided.set_exception(error or RuntimeError("no decision"))
+
+        def ask() -> None:
+            decision, error = None, None
+            try:
+                decision = self._ask(request)
+            except EOFError:
+                decision = {"action": "stop"}
+            except BaseException as raised:  # noqa: BLE001 - handed to the loop
+                error = raised
+            loop.call_soon_threadsafe(settle, decision, error)
+
+        # Not one of the loop's own threads, which it would wait for at its end: an interrupt ends the run meanwhile.
+        threading.Thread(target=ask, name="reflexion-review", daemon=True).start()
+        return await decided
+
+    def _ask(self, request: ReviewRequest) -> dict[str, Any]:
+        about_answer = request["about"] == "answer"
+        self._console.print()
+        question = "accept this answer?" if about_answer else "make another attempt?"
+        self._console.print(Text(f"review of attempt {request['attempt']}: {question}", style="bold"))
+        action = self._choose(_ANSWER if about_answer else _ATTEMPT)
+        if action == "reject":
+            feedback = self._line("what is wrong with it? ")
+            return {"action": action} | ({"feedback": feedback} if feedback else {})
+        if action != "edit":
+            return {"action": action}
+        part = "answer" if about_answer else self._choose(_PARTS)
+        before: str = request[part]  # type: ignore[literal-required]
+        edited = click.edit(before)
+        if edited is None or not edited.strip():
+            self._console.print("nothing was changed")
+            return self._ask(request)
+        return {"action": "edit", part: edited.rstrip("\n")}
+
+    def _choose(self, choices: Choices) -> str:
+        offered = ", ".join(f"[{key}]{name.removeprefix(key)}" for key, name in choices.items())
+        while True:
+            given = self._line(f"{offered}: ").lower()
+            for key, name in choices.items():
+                if given in {key, name}:
+                    return name
+
+    def _line(self, prompt: str) -> str:
+        self._console.print(Text(prompt), end="")
+        return input().strip()
+
+
+def interactive() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def read_decision(text: str | None) -> Any:
+    """A decision of the command line: a word, or JSON."""
+    if text is None or not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # refused with the others that are none
