@@ -44,7 +44,11 @@ class Input(TypedDict, total=False):
     ]
     expect: Annotated[
         Any,
-        Field(title="Expected answer", description="A text, re:PATTERN, num:3.14±0.01 or json:{schema}; not with tests."),
+        Field(
+            title="Expected answer",
+            description="A text, re:PATTERN, num:3.14±0.01 or json:{schema}; not with tests.",
+            json_schema_extra={"type": "string"},
+        ),
     ]
     criteria: Annotated[
         list[str], Field(title="Criteria", description="What a critic is to look at, each in a sentence.")
@@ -72,10 +76,10 @@ class Output(TypedDict, total=False):
         merge_attempts,
     ]
     plan: Annotated[str, Field(title="Plan", description="The approach that the last attempt followed.")]
-    lessons_used: Annotated[list[RecalledLesson], Field(title="Lessons used", description="Recalled from earlier runs.")]
-    lessons_learned: Annotated[
-        list[LearnedLesson], Field(title="Lessons learned", description="Kept for later runs.")
+    lessons_used: Annotated[
+        list[RecalledLesson], Field(title="Lessons used", description="Recalled from earlier runs.")
     ]
+    lessons_learned: Annotated[list[LearnedLesson], Field(title="Lessons learned", description="Kept for later runs.")]
     messages: Annotated[
         list[AnyMessage],
         Field(title="Messages", description="The chat, with the answer at its end where it began with a message."),

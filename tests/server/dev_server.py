@@ -1,6 +1,7 @@
 """LangGraph's dev server as a process of its own, on a free port, over a fake endpoint and a database of its own."""
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -13,10 +14,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reflexion.testing import FakeOpenAI
 
 ROOT = Path(__file__).parents[2]
+ROLES = ("actor", "evaluator", "reflector", "planner")
+LESSON = "Check the empty list before taking its first item."
+PLAN = "1. Look at the empty list."
 SECRET = "sk-very-secret-0123456789"
 START_S = 100.0
 """It starts in a few seconds; without compiled bytecode, on a busy machine, in a minute."""
@@ -115,6 +120,22 @@ class Cast:
         return f"{self.name}-{role}"
 
     @property
-    def context(self) -> dict[str, str]:
-        """The settings that give each role its model."""
-        return {f"{role}_model": self.model(role) for role in ("actor", "evaluator", "reflector", "planner")}
+    def context(self) -> dict[str, Any]:
+        """The settings that give each role its model, and keep other tests' lessons away."""
+        return {f"{role}_model": self.model(role) for role in ROLES} | {"namespace": self.name}
+
+    def plays_two_attempts(self) -> None:
+        """The first attempt falls short, every later one passes."""
+        numbers = itertools.count(1)
+        self.endpoint.default(self.model("actor"), lambda _: f"answer {next(numbers)}")
+        self.endpoint.script(self.model("evaluator"), {"score": 4, "weaknesses": "the empty list is forgotten"})
+        self.endpoint.default(self.model("evaluator"), {"score": 9})
+        self.endpoint.default(self.model("reflector"), {"improvement": LESSON})
+        self.endpoint.default(self.model("planner"), PLAN)
+
+    def requests(self, role: str) -> list[str]:
+        """The texts of the requests that reached a role's model."""
+        return [
+            "\n\n".join(message["content"] for message in request.body["messages"])
+            for request in self.endpoint.requests_for(self.model(role))
+        ]
