@@ -17,7 +17,7 @@ from typing import Any
 from dotenv import load_dotenv
 
 from reflexion.cli.app import INTERRUPTED
-from reflexion.graphs import ConfigurationError, server, studio
+from reflexion.graphs import ConfigurationError, server
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.memory import open_persistence
 from reflexion.nodes import make_settings
@@ -42,12 +42,11 @@ def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -
     """
     if importlib.util.find_spec("langgraph_api") is None:
         raise ConfigurationError('the dev server is not installed: pip install "reflexion-graph[studio]"')
-    # The whole of it, as the server reads it: tracing has variables of its own. It loses to the environment.
-    load_dotenv(".env")
-    given = {} if database is None else {"database_url": database}
-    _fix_paths(read_installation(**given))
-    make_settings()
     address = f"http://{HOST}:{_free_port(port)}"
+    # The whole of it, since tracing has variables of its own; the environment wins.
+    load_dotenv(".env")
+    make_settings()
+    _fix_paths(read_installation(**({} if database is None else {"database_url": database})))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _folder_of_its_own(), _announced(address):
         _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
@@ -57,7 +56,7 @@ def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -
 def _run(port: int, jobs: int, *, verbose: bool) -> None:
     os.environ.setdefault("LOG_LEVEL", "INFO" if verbose else "ERROR")
     os.environ.setdefault("LANGGRAPH_NO_VERSION_CHECK", "true")
-    from langgraph_api.cli import run_server  # noqa: PLC0415 - an extra, and slow to import
+    from langgraph_api.cli import run_server  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow
 
     logging.getLogger("langgraph_api.cli").setLevel(logging.WARNING)
     if not verbose:
@@ -68,7 +67,7 @@ def _run(port: int, jobs: int, *, verbose: bool) -> None:
         run_server(
             HOST,
             port,
-            graphs={"reflexion": f"{studio.__name__}:graph"},
+            graphs={"reflexion": "reflexion.graphs.studio:graph"},
             checkpointer={"path": f"{server.__file__}:checkpointer"},
             store={"path": f"{server.__file__}:store"},
             n_jobs_per_worker=jobs,

@@ -100,15 +100,16 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "remember": partial(remember, stop=partial(stop, degradation=kit.degradation)),
     }
 
-    def next_step(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "remember"]:
-        return route(state, settings_of(runtime.context, kit.settings), kit.degradation)
+    def next_step(state: State, runtime: Runtime[Settings]) -> Literal["again", "done"]:
+        step = route(state, settings_of(runtime.context, kit.settings), kit.degradation)
+        return "done" if step == "remember" else "again"
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "actor")
     graph.add_edge("actor", "evaluator")
-    graph.add_conditional_edges("evaluator", next_step)
+    graph.add_conditional_edges("evaluator", next_step, {"again": "reflector", "done": "remember"})
     graph.add_edge("reflector", "planner")
     graph.add_edge("planner", "actor")
     graph.add_edge("remember", END)

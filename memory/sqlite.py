@@ -153,16 +153,20 @@ class _Saver(EagerList, DiscreetSaver, AsyncSqliteSaver):
 
     async def _delete_for_runs(self, run_ids: str) -> None:
         async with self.lock, self.conn.cursor() as cursor:
-            await cursor.execute(
-                "DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN "
-                f"(SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE {_OF_RUNS})",
-                (run_ids,),
-            )
-            await cursor.execute(f"DELETE FROM checkpoints WHERE {_OF_RUNS}", (run_ids,))
+            await cursor.execute(_DELETE_WRITES, (run_ids,))
+            await cursor.execute(_DELETE_CHECKPOINTS, (run_ids,))
             await self.conn.commit()
 
 
-_OF_RUNS = "json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?))"
+_DELETE_WRITES: Final = """
+    DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+        WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?)))
+"""
+_DELETE_CHECKPOINTS: Final = """
+    DELETE FROM checkpoints
+    WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?))
+"""
 
 
 class _Store(ClosableStore, AsyncSqliteStore):

@@ -1,7 +1,7 @@
 """The forms, the settings and the streams that Studio and the SDK get from the server."""
 
 import pytest
-from dev_server import LESSON, PLAN, SECRET, ROOT
+from dev_server import LESSON, PLAN, ROOT, SECRET
 
 from reflexion.graphs import Settings
 
@@ -130,7 +130,7 @@ async def test_a_prompt_from_the_form_reaches_the_model(client, cast):
     context = cast.context | {"actor_prompt": prompt, "evaluator_prompt": "Judge by:\n{{criteria}}\n{{unknown}}"}
     result = await client.runs.wait(None, "reflexion", input=TASK | {"criteria": ["It is short."]}, context=context)
     assert result["passed"]
-    assert [m["content"] for m in cast.endpoint.requests_for(cast.model("actor"))[1].body["messages"]][0] == (
+    assert cast.endpoint.requests_for(cast.model("actor"))[1].body["messages"][0]["content"] == (
         f"You write for beginners.\n\nKeep to this:\n- {LESSON}"
     )
     assert cast.requests("evaluator")[0].startswith("Judge by:\n- It is short.\n{{unknown}}")
