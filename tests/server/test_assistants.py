@@ -1,5 +1,7 @@
 """The forms, the settings and the streams that Studio and the SDK get from the server."""
 
+import asyncio
+
 import pytest
 from dev_server import LESSON, PLAN, ROOT, SECRET
 
@@ -63,6 +65,15 @@ async def test_a_stateless_run_gives_the_result_and_leaves_no_thread(client, cas
     assert (result["answer"], result["score"], result["passed"]) == ("answer 2", 0.9, True)
     assert [attempt["score"] for attempt in result["attempts"]] == [0.4, 0.9]
     assert await client.threads.count() == before
+
+
+async def test_stateless_runs_that_end_together_all_end_and_take_no_thread_with_them(client, cast, server):
+    kept = [(await client.threads.create())["thread_id"] for _ in range(3)]
+    runs = [client.runs.wait(None, "reflexion", input=TASK, context=cast.context) for _ in range(8)]
+    assert all(result["stop_reason"] == "passed" for result in await asyncio.gather(*runs))
+    for thread in kept:
+        assert (await client.threads.get(thread))["thread_id"] == thread
+    assert "IndexError" not in server.log.read_text()
 
 
 async def test_every_step_says_in_plain_values_what_it_did(client, cast):
