@@ -115,6 +115,21 @@ def graph(
 
 
 @app.command()
+def studio(
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port [2024, or a free one where that is taken].")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 10,
+    database: Database = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the server's log.")] = False,
+) -> None:
+    """Serve the graph for LangGraph Studio and its SDK, on this machine alone."""
+    from reflexion.cli.studio import serve  # noqa: PLC0415
+
+    _exit(lambda: serve(port, jobs=jobs, database=database, verbose=verbose))
+
+
+@app.command()
 def doctor(
     model: ModelName = None,
     base_url: BaseUrl = None,

@@ -14,7 +14,7 @@ INK, PAPER, FILL, ENDS = "#333333", "#ffffff", "#eef2ff", "#e7e7e7"
 
 
 def save_png(graph: Graph, path: Path) -> None:
-    """Write the picture of a graph: layers from top to bottom, edges that lead back on the left, choices dashed.
+    """Write the picture of a graph: layers from the top down, edges that lead back on the left, choices dashed.
 
     Raises:
         OSError: the file cannot be written.
@@ -38,6 +38,13 @@ def save_png(graph: Graph, path: Path) -> None:
         x = MARGIN + lane - GAP_X // 2 * number
         start, end = _left(places[edge.source]), _left(places[edge.target])
         _line(draw, [start, (x, start[1]), (x, end[1]), end], edge)
+    small = ImageFont.load_default(size=12 * SCALE)
+    for edge in graph.edges:
+        if edge.data and edge not in returning:
+            middle = _between(_bottom(places[edge.source]), _top(places[edge.target]), 0.5)
+            area = draw.textbbox(middle, str(edge.data), font=small, anchor="mm")
+            draw.rectangle((area[0] - SCALE, area[1] - SCALE, area[2] + SCALE, area[3] + SCALE), fill=PAPER)
+            draw.text(middle, str(edge.data), fill=INK, font=small, anchor="mm")
     font = ImageFont.load_default(size=15 * SCALE)
     for node, (x, y) in places.items():
         box = (x, y, x + BOX_W, y + BOX_H)

@@ -1,9 +1,9 @@
 """Puts the nodes together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -87,6 +87,14 @@ def make_kit(
     )
 
 
+_LABELS = {"actor": "attempt", "reflector": "again", "review": "review", "remember": "done"}
+"""What pictures write at an edge that is one of several, by where it leads."""
+
+
+def _labelled(*steps: str) -> dict[Hashable, str]:
+    return {_LABELS[step]: step for step in steps}
+
+
 def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
     """The graph over a kit."""
     graph: StateGraph[State, Settings, Input, Output] = StateGraph(
@@ -105,24 +113,24 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
     def settings(state: State, runtime: Runtime[Settings]) -> Settings:
         return settings_of(runtime.context, kit.settings, state.get("settings", {}))
 
-    # Named and annotated: LangGraph draws and traces an edge by its function.
-    def judged(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "review", "remember"]:
-        return after_evaluator(state, settings(state, runtime), kit.degradation)
+    # Named, as an edge is traced by its function.
+    def judged(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[after_evaluator(state, settings(state, runtime), kit.degradation)]
 
-    def planned(state: State, runtime: Runtime[Settings]) -> Literal["review", "actor"]:
-        return after_planner(state, settings(state, runtime))
+    def planned(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[after_planner(state, settings(state, runtime))]
 
-    def reviewed(state: State, runtime: Runtime[Settings]) -> Literal["reflector", "actor", "remember"]:
-        return after_review(state, settings(state, runtime), kit.degradation)
+    def reviewed(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[after_review(state, settings(state, runtime), kit.degradation)]
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "actor")
     graph.add_edge("actor", "evaluator")
-    graph.add_conditional_edges("evaluator", judged)
+    graph.add_conditional_edges("evaluator", judged, _labelled("reflector", "review", "remember"))
     graph.add_edge("reflector", "planner")
-    graph.add_conditional_edges("planner", planned)
-    graph.add_conditional_edges("review", reviewed)
+    graph.add_conditional_edges("planner", planned, _labelled("actor", "review"))
+    graph.add_conditional_edges("review", reviewed, _labelled("actor", "reflector", "remember"))
     graph.add_edge("remember", END)
     return graph

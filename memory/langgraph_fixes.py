@@ -43,7 +43,8 @@ class EagerList(BaseCheckpointSaver[str]):
 class DiscreetSaver(BaseCheckpointSaver[str]):
     """Keeps what callers put into `configurable` out of the database.
 
-    The savers copy every text and number in it into the metadata of each checkpoint, API keys too.
+    The savers, and LangGraph's server before them, copy every text and number in it into the metadata of each
+    checkpoint, API keys too.
     """
 
     async def aput(
@@ -59,10 +60,13 @@ class DiscreetSaver(BaseCheckpointSaver[str]):
         # LangChain has copied `configurable` into `metadata` before.
         apart = {key: value for key, value in config.get("metadata", {}).items() if key not in given}
         discreet: RunnableConfig = {**config, "configurable": position, "metadata": apart}
-        return await super().aput(discreet, checkpoint, metadata, new_versions)
+        kept: Any = {key: value for key, value in metadata.items() if key not in given or key in _ORIGIN}
+        return await super().aput(discreet, checkpoint, kept, new_versions)
 
 
 _POSITION: Final = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
+_ORIGIN: Final = frozenset({"thread_id", "run_id", "graph_id", "assistant_id"})
+"""What LangGraph's server knows a checkpoint by."""
 
 
 class ClosableStore(AsyncBatchedBaseStore):

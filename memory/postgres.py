@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -112,7 +113,18 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
 
 
 class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
-    """The saver, with an eager list."""
+    """Can also take back what runs have written."""
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
+        # Values of channels stay: later checkpoints of a fork may share them, and they go with their thread.
+        async with self._cursor(pipeline=True) as cursor:
+            await cursor.execute(
+                "DELETE FROM checkpoint_writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN "
+                "(SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE metadata->>'run_id' = ANY(%s))",
+                (list(run_ids),),
+            )
+            await cursor.execute("DELETE FROM checkpoints WHERE metadata->>'run_id' = ANY(%s)", (list(run_ids),))
 
 
 class _Store(ClosableStore, AsyncPostgresStore):

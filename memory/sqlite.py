@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
@@ -145,6 +146,27 @@ class _Saver(EagerList, DiscreetSaver, AsyncSqliteSaver):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread."""
         await self._whole(super().adelete_thread(thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
+        await self._whole(self._delete_for_runs(json.dumps(list(run_ids))))
+
+    async def _delete_for_runs(self, run_ids: str) -> None:
+        async with self.lock, self.conn.cursor() as cursor:
+            await cursor.execute(_DELETE_WRITES, (run_ids,))
+            await cursor.execute(_DELETE_CHECKPOINTS, (run_ids,))
+            await self.conn.commit()
+
+
+_DELETE_WRITES: Final = """
+    DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+        WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?)))
+"""
+_DELETE_CHECKPOINTS: Final = """
+    DELETE FROM checkpoints
+    WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?))
+"""
 
 
 class _Store(ClosableStore, AsyncSqliteStore):

@@ -13,9 +13,11 @@ TOLERANCE = 1e-9
 
 
 def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] | None) -> list[Attempt]:
-    """The reducer of a run's attempts: each node adds what it knows to the attempt of its number."""
+    """The reducer of a run's attempts: each node adds what it knows to the attempt of its number; None clears them."""
+    if new is None:
+        return []
     merged: dict[int, Any] = {attempt["number"]: attempt for attempt in old or ()}
-    for part in new or ():
+    for part in new:
         merged[part["number"]] = {**merged.get(part["number"], {}), **part}
     return [merged[number] for number in sorted(merged)]
 

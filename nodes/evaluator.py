@@ -86,7 +86,7 @@ def choose(task: Task, turn: Turn) -> Evaluator:
     if task.expect is not None:
         checks.append(Match())
     if task.criteria or not checks:
-        critic = Critic(turn.client("evaluator"), turn.meter, turn.kit.prompts, turn.settings.lang)
+        critic = Critic(turn.client("evaluator"), turn.meter, turn.prompts, turn.settings.lang)
         checks.append(critic)
     return checks[0] if len(checks) == 1 else Cascade(checks)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -16,7 +16,7 @@ from pydantic_settings import (
 )
 
 from reflexion.models import Role
-from reflexion.prompts import Language
+from reflexion.prompts import Language, check_system
 
 
 def _names(value: Any) -> Any:
@@ -61,10 +61,45 @@ def _model_field(role: str) -> Any:
     )
 
 
+def _checked(prompt: str, text: str | None) -> str | None:
+    if not text or not text.strip():
+        return None
+    check_system(prompt, text)
+    return text.strip()
+
+
+def _prompt_field(role: str, needed: str = "") -> Any:
+    node = role.lower()
+    must = f" It must hold {needed}." if needed else ""
+    return Field(
+        default=None,
+        title=f"{role} prompt",
+        description=f"System message of the {node} in place of the file's; empty for that.{must}",
+        json_schema_extra={"langgraph_nodes": [node], "langgraph_type": "prompt"},
+    )
+
+
+ActorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "actor"))]
+EvaluatorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "critic"))]
+ReflectorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "reflector"))]
+PlannerPrompt = Annotated[str | None, AfterValidator(partial(_checked, "planner"))]
+
+
+def _as_form(schema: dict[str, Any]) -> None:
+    """Make the JSON schema one of a form: what may be left empty is not required, rather than of two types."""
+    for field in schema["properties"].values():
+        kinds = field.get("anyOf", [])
+        if {"type": "null"} in kinds:
+            del field["anyOf"], field["default"]
+            field.update(kinds[0])
+
+
 class Settings(BaseSettings):
     """What one run may be told. Every field is also `REFLEXION_<FIELD>` in the environment or in `.env`."""
 
-    model_config = SettingsConfigDict(env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True, json_schema_extra=_as_form
+    )
 
     threshold: float = Field(
         default=0.8,
@@ -132,6 +167,10 @@ class Settings(BaseSettings):
     evaluator_model: str | None = _model_field("Evaluator")
     reflector_model: str | None = _model_field("Reflector")
     planner_model: str | None = _model_field("Planner")
+    actor_prompt: ActorPrompt = _prompt_field("Actor", "{{rules}}")
+    evaluator_prompt: EvaluatorPrompt = _prompt_field("Evaluator", "{{criteria}}")
+    reflector_prompt: ReflectorPrompt = _prompt_field("Reflector")
+    planner_prompt: PlannerPrompt = _prompt_field("Planner")
     temperature: float | None = Field(
         default=None,
         ge=0,
@@ -223,6 +262,17 @@ class Settings(BaseSettings):
         """The model's name for a role; None for the default."""
         own: str | None = getattr(self, f"{role}_model")
         return own or self.model
+
+    def own_prompts(self) -> dict[str, str]:
+        """The system texts that take the place of those of the files, by prompt."""
+        texts = {
+            "actor": self.actor_prompt,
+            "reviser": self.actor_prompt,
+            "critic": self.evaluator_prompt,
+            "reflector": self.reflector_prompt,
+            "planner": self.planner_prompt,
+        }
+        return {prompt: text for prompt, text in texts.items() if text}
 
 
 def make_settings(base: Settings | None = None, **values: Any) -> Settings:

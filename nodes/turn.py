@@ -109,6 +109,8 @@ class Turn:
     """The same over retries and after a crash, new where a checkpoint is replayed on purpose."""
     measures: Measures
     """What the run has to give up by now."""
+    prompts: PromptBook
+    """The kit's, with the run's own system texts."""
 
     def client(self, role: Role) -> Completer:
         """The role's model, with those behind it that are asked where it cannot answer."""
@@ -126,7 +128,7 @@ class Turn:
 
     def prompt(self, role: str) -> Prompt:
         """The role's prompt in the run's language."""
-        return self.kit.prompts.get(role, self.settings.lang)
+        return self.prompts.get(role, self.settings.lang)
 
     async def within_deadline(self, work: Callable[[], Awaitable[T]]) -> T:
         """Await code of the caller's, which knows nothing of the run's limits.
@@ -272,6 +274,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
         thread_id=thread_id,
         step_id=info.task_id if info else "",
         measures=kit.degradation(share_left(spent, settings)),
+        prompts=kit.prompts.instructed(settings.own_prompts()),
     )
 
 

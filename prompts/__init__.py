@@ -1,6 +1,6 @@
 """The text that models read: one Markdown file per role and language, and the one function that fills it."""
 
-from reflexion.prompts.book import LANGUAGES, Language, Prompt, PromptBook, PromptError
+from reflexion.prompts.book import LANGUAGES, Language, Prompt, PromptBook, PromptError, check_system
 from reflexion.prompts.fence import Fence
 
-__all__ = ["LANGUAGES", "Fence", "Language", "Prompt", "PromptBook", "PromptError"]
+__all__ = ["LANGUAGES", "Fence", "Language", "Prompt", "PromptBook", "PromptError", "check_system"]

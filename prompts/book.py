@@ -25,6 +25,14 @@ NEEDED: Mapping[str, frozenset[str]] = {
 }
 """The prompts there are, and the values without which each would be blind."""
 
+NEEDED_BY_SYSTEM: Mapping[str, Mapping[str, str]] = {
+    "actor": {"rules": "nothing that was learned would reach the model"},
+    "critic": {"criteria": "the model would not know by what to judge"},
+    "reflector": {},
+    "planner": {},
+}
+"""What a system text of the caller's own has to hold, and why."""
+
 _NAME = re.compile(r"\{\{(\w+)\}\}")
 _BUILT_IN = Path(__file__).parent
 
@@ -73,6 +81,28 @@ class PromptBook:
     def get(self, role: str, lang: Language) -> Prompt:
         """The prompt of a role."""
         return self.prompts[role, lang]
+
+    def instructed(self, systems: Mapping[str, str]) -> "PromptBook":
+        """The book with other system texts, in every language: by role, templates like those that they replace."""
+        if not systems:
+            return self
+        return PromptBook(
+            {
+                (role, lang): Prompt({**prompt.sections, "system": systems[role]}) if role in systems else prompt
+                for (role, lang), prompt in self.prompts.items()
+            }
+        )
+
+
+def check_system(role: str, text: str) -> None:
+    """Refuse a system text that leaves out what the role cannot do without.
+
+    Raises:
+        PromptError: says what is missing, and what would come of it.
+    """
+    missing = {name: why for name, why in NEEDED_BY_SYSTEM[role].items() if name not in _NAME.findall(text)}
+    for name, why in missing.items():
+        raise PromptError(f"lacks {{{{{name}}}}}, without which {why}")
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

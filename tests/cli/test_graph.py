@@ -4,15 +4,32 @@ from pathlib import Path
 
 from PIL import Image
 
+README = Path(__file__).parents[2] / "README.md"
+
 
 def test_mermaid_names_every_node_and_the_only_choice(reflexion):
     done = reflexion("graph")
     assert done.exit_code == 0
-    for edge in ("recall --> actor", "actor --> evaluator", "reflector --> planner"):
-        assert edge in done.stdout
-    assert done.stdout.count("-.->") == 8
-    assert "evaluator -.-> reflector" in done.stdout
-    assert "evaluator -.-> remember" in done.stdout
+    first, *edges = done.stdout.splitlines()
+    assert first == "graph LR"
+    assert edges[0] == "    START([start]) --> recall"
+    assert edges[-1].endswith("END([end])")
+    assert [edge.strip() for edge in edges if "-." in edge] == [
+        "evaluator -. again .-> reflector",
+        "planner -. attempt .-> actor",
+        "planner -.-> review",
+        "review -. again .-> reflector",
+        "review -. attempt .-> actor",
+        "review -. done .-> remember",
+        "evaluator -. done .-> remember",
+        "evaluator -.-> review",
+    ]
+
+
+def test_the_readme_shows_the_graph_as_it_is(reflexion):
+    """`.ci/graph` writes it there."""
+    block = README.read_text(encoding="utf-8").split("```mermaid\n")[1].split("```")[0]
+    assert block == reflexion("graph").stdout
 
 
 def test_the_picture_is_drawn_without_a_network(reflexion, tmp_path: Path):

@@ -1,0 +1,154 @@
+"""`reflexion studio`: LangGraph's dev server with our graph and our database, from any folder."""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dotenv import load_dotenv
+
+from reflexion.cli.app import INTERRUPTED
+from reflexion.graphs import ConfigurationError, server
+from reflexion.graphs.installation import Installation, read_installation
+from reflexion.memory import open_persistence
+from reflexion.nodes import make_settings
+
+HOST, USUAL_PORT = "127.0.0.1", 2024
+CLOSE_S = 5
+"""How long the end waits for streams that a browser holds open, in seconds."""
+POLL_S = 0.1
+
+
+def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -> int:
+    """Serve until a signal comes; returns the exit code.
+
+    Args:
+        port: None for 2024, or any free one where that is taken.
+        jobs: runs at the same time.
+        database: its URL; None for the configured one.
+        verbose: show the server's log.
+
+    Raises:
+        ConfigurationError: the server is not installed or does not start, or a setting cannot be used.
+    """
+    if importlib.util.find_spec("langgraph_api") is None:
+        raise ConfigurationError('the dev server is not installed: pip install "reflexion-graph[studio]"')
+    address = f"http://{HOST}:{_free_port(port)}"
+    # The whole of it, since tracing has variables of its own; the environment wins.
+    load_dotenv(".env")
+    make_settings()
+    _fix_paths(read_installation(**({} if database is None else {"database_url": database})))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _folder_of_its_own(), _announced(address):
+        _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
+    return INTERRUPTED
+
+
+def _run(port: int, jobs: int, *, verbose: bool) -> None:
+    os.environ.setdefault("LOG_LEVEL", "INFO" if verbose else "ERROR")
+    os.environ.setdefault("LANGGRAPH_NO_VERSION_CHECK", "true")
+    from langgraph_api.cli import run_server  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow
+
+    logging.getLogger("langgraph_api.cli").setLevel(logging.WARNING)
+    if not verbose:
+        # Whoever asked for the run gets its error; the log would repeat it with two tracebacks.
+        for name in ("langgraph_api.worker", "langgraph_runtime_inmem.queue"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        run_server(
+            HOST,
+            port,
+            graphs={"reflexion": "reflexion.graphs.studio:graph"},
+            checkpointer={"path": f"{server.__file__}:checkpointer"},
+            store={"path": f"{server.__file__}:store"},
+            n_jobs_per_worker=jobs,
+            disable_persistence=True,
+            server_level="INFO" if verbose else "ERROR",
+            timeout_graceful_shutdown=CLOSE_S,
+        )
+    except SystemExit as error:
+        raise ConfigurationError("the server did not start; its log says why (--verbose shows more)") from error
+
+
+def _fix_paths(installation: Installation) -> None:
+    """Hand over by the environment, with absolute paths, what names a file: the server works in another folder."""
+    os.environ["REFLEXION_DATABASE_URL"] = asyncio.run(_opened_once(installation.database_url))
+    for name, path in {"PROMPTS": installation.prompts, "EMBEDDED_PATH": installation.embedded_path}.items():
+        if path is not None:
+            os.environ[f"REFLEXION_{name}"] = str(path.expanduser().absolute())
+    for name, value in os.environ.items():
+        if name.startswith("REFLEXION_") and name.endswith("MODEL") and value.endswith(".gguf"):
+            os.environ[name] = str(Path(value).absolute())
+
+
+async def _opened_once(url: str | None) -> str:
+    """The database's URL with an absolute path; what is wrong with it is said here, and not in the server's log."""
+    async with open_persistence(url) as persistence:
+        return persistence.url if url is None or url.startswith("sqlite:") else url
+
+
+def _free_port(wanted: int | None) -> int:
+    """A port that can be had.
+
+    Raises:
+        ConfigurationError: the one that is wanted cannot.
+    """
+    try:
+        return _bind(USUAL_PORT if wanted is None else wanted)
+    except OSError as error:
+        if wanted is not None:
+            raise ConfigurationError(f"--port {wanted}: cannot be had: {error.strerror}") from error
+        return _bind(0)
+
+
+def _bind(port: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        bound: int = probe.getsockname()[1]
+        return bound
+
+
+@contextlib.contextmanager
+def _folder_of_its_own() -> Iterator[None]:
+    """The server makes a folder where it is started, and nothing in it is needed later."""
+    with tempfile.TemporaryDirectory(prefix="reflexion-studio-") as folder, contextlib.chdir(folder):
+        yield
+
+
+@contextlib.contextmanager
+def _announced(address: str) -> Iterator[None]:
+    """Print the addresses as soon as the server answers."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        while not ended.wait(POLL_S):
+            with contextlib.suppress(OSError), _opener().open(f"{address}/ok", timeout=10):
+                lines = [
+                    f"API      {address}",
+                    f"docs     {address}/docs",
+                    f"Studio   https://smith.langchain.com/studio/?baseUrl={address}",
+                    "Ctrl-C ends it.",
+                ]
+                print("\n".join(lines), flush=True)  # noqa: T201
+                return
+
+    threading.Thread(target=wait, name="reflexion-studio", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _opener() -> Any:
+    # A proxy in the environment has nothing to do with this machine.
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
