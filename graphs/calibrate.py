@@ -1,0 +1,348 @@
+"""Runs an evaluator over labelled examples, as the loop would, and measures its verdicts."""
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from langgraph.errors import GraphBubbleUp
+
+from reflexion.evaluators import Attempt, Evaluation, Evaluator
+from reflexion.evaluators.calibration import Calibration, calibration_of
+from reflexion.evaluators.passing import passes
+from reflexion.graphs.build import Model, make_kit
+from reflexion.graphs.installation import read_installation
+from reflexion.graphs.labelled import Example
+from reflexion.graphs.verdict_file import Verdict, VerdictFile
+from reflexion.memory import open_persistence
+from reflexion.models import (
+    CONFIGURATION,
+    Budget,
+    BudgetExhausted,
+    ConnectionSettings,
+    DeadlineExceeded,
+    Ledger,
+    LedgerStore,
+    Meter,
+    ModelError,
+    Usage,
+    scrub,
+)
+from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
+from reflexion.nodes.degradation import Measures
+from reflexion.nodes.evaluator import choose
+from reflexion.nodes.turn import Turn
+
+Stop = Literal["", "budget", "deadline", "model_error", "cancelled"]
+"""Why a calibration ended before its last example; empty where it did not."""
+
+_HOPELESS = frozenset({"auth", "billing", "not_found"})
+"""Kinds of error that every further example would meet as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedExample:
+    """An example that could not be judged because a model could not be asked."""
+
+    id: str
+    kind: str
+    """Of the `ModelError`."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationReport:
+    """What a calibration found, how it went, and what it used."""
+
+    calibration: Calibration
+    verdicts: tuple[Verdict, ...]
+    """In the order of the examples."""
+    failed: tuple[FailedExample, ...]
+    examples: int
+    """How many were given."""
+    reused: int
+    """Verdicts that were in the file already, and cost nothing."""
+    stop_reason: Stop
+    stop_detail: str
+    usage: Usage
+    """Of this calibration, without the verdicts that were reused."""
+    duration_s: float
+    calibration_id: str
+    """The ledger's lines have it as their `batch_id`."""
+
+    @property
+    def evaluators(self) -> dict[str, int]:
+        """How many verdicts are of which evaluator."""
+        return dict(Counter(verdict.evaluator for verdict in self.verdicts))
+
+    @property
+    def misconfigured(self) -> bool:
+        """Whether a change of the settings, not waiting, would have let it measure something."""
+        nothing = not self.verdicts
+        return nothing and (self.stop_reason == "budget" or any(f.kind in CONFIGURATION for f in self.failed))
+
+    @property
+    def notes(self) -> list[str]:
+        """What forbids to rely on the numbers, or on the evaluator, in plain sentences."""
+        notes = list(self.calibration.notes)
+        if missing := self.examples - len(self.verdicts):
+            why = f" ({self.stop_reason}: {self.stop_detail})" if self.stop_reason else ""
+            notes.insert(0, f"{missing} of {self.examples} examples were not judged{why}.")
+        if len(self.evaluators) > 1:
+            notes.append(
+                "Several evaluators judged: put each one's examples in a file of their own to tell them apart."
+            )
+        if any(verdict.advisory for verdict in self.verdicts):
+            notes.append("The embedded model judged: outside of a calibration its scores are advisory only.")
+        return notes
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON, as `reflexion calibrate --json` prints it."""
+        return self.calibration.as_json() | {
+            "notes": self.notes,
+            "examples": self.examples,
+            "judged": len(self.verdicts),
+            "reused": self.reused,
+            "evaluators": self.evaluators,
+            "stop_reason": self.stop_reason or None,
+            "stop_detail": self.stop_detail,
+            "failed": [asdict(failed) for failed in self.failed],
+            "usage": self.usage.as_json(),
+            "duration_s": self.duration_s,
+            "calibration_id": self.calibration_id,
+        }
+
+
+async def calibrate(
+    examples: Sequence[Example],
+    settings: Settings | None = None,
+    *,
+    evaluator: Evaluator | Callable[..., Any] | None = None,
+    model: Model | None = None,
+    connection: ConnectionSettings | None = None,
+    database_url: str | None = None,
+    prompts: Path | None = None,
+    concurrency: int = 4,
+    out: Path | None = None,
+    on_verdict: Callable[[Verdict | FailedExample], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> CalibrationReport:
+    """Let an evaluator judge answers of which it is known whether they are right, and say how far it can be trusted.
+
+    A budget and a deadline of the settings hold for the calibration as a whole. One example that fails costs no other.
+
+    Args:
+        examples: see `read_examples`.
+        settings: threshold, models, limits; None reads `REFLEXION_*` and `.env`.
+        evaluator: what is calibrated: an evaluator or a function; None for what a run would choose by the task.
+        model: see `build_graph`.
+        connection: see `open_reflexion`.
+        database_url: where the ledger is kept; see `open_reflexion`.
+        prompts: see `open_reflexion`.
+        concurrency: how many examples are judged at once.
+        out: a JSONL file to which verdicts are appended as they come; those that it has already are not paid for again.
+        on_verdict: called with each verdict, and each example that failed.
+        stop: set it to end early with what is finished.
+
+    Raises:
+        ConfigurationError: an argument or a setting cannot be used; nothing has been paid for.
+        ModelConfigurationError: an example needs a model and there is none; nothing has been paid for.
+        TypeError: the evaluator is none.
+    """
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency {concurrency}: at least one example has to be judged at a time")
+    installation = read_installation()
+    settings = settings or make_settings()
+    connection = connection or installation
+    kit = await asyncio.to_thread(
+        make_kit, model, evaluator, None, connection, prompts or installation.prompts, settings
+    )
+    try:
+        with VerdictFile(out) as file:
+            async with open_persistence(database_url or installation.database_url) as persistence:
+                calibrator = _Calibrator(kit, settings, connection, persistence.ledger, file, on_verdict)
+                await calibrator.judge(examples, concurrency, stop or asyncio.Event())
+                lines = await persistence.ledger.lines(batch_id=calibrator.id)
+        return calibrator.report(examples, Usage.of(lines))
+    finally:
+        await kit.models.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One example that is to be judged, and by what."""
+
+    example: Example
+    key: str
+    evaluator: Evaluator
+    turn: Turn
+
+
+class _Calibrator:
+    """One calibration at work."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        settings: Settings,
+        connection: ConnectionSettings,
+        store: LedgerStore,
+        file: VerdictFile,
+        on_verdict: Callable[[Verdict | FailedExample], None] | None,
+    ) -> None:
+        self.id = str(uuid.uuid4())
+        self._kit = kit
+        self._settings = settings
+        self._endpoint = connection.base_url
+        self._store = store
+        self._file = file
+        self._tell = on_verdict or (lambda _: None)
+        self._began = time.monotonic()
+        self._budget = Budget(
+            "calibration",
+            usd=settings.budget_usd,
+            tokens=settings.budget_tokens,
+            requests=settings.budget_requests,
+            patient=True,
+        )
+        self._verdicts: dict[str, Verdict] = {}
+        self._failed: list[FailedExample] = []
+        self._reused = 0
+        self._stop: tuple[Stop, str] = ("", "")
+
+    async def judge(self, examples: Sequence[Example], concurrency: int, stop: asyncio.Event) -> None:
+        """Judge what the file does not have yet, so many at a time, until all is done or there is a reason to stop."""
+        work = iter(self._prepared(examples))
+        workers = [asyncio.create_task(self._work_off(work)) for _ in range(concurrency)]
+        watcher = asyncio.create_task(self._watch(stop, workers))
+        try:
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in (watcher, *workers):
+                task.cancel()
+            await asyncio.gather(watcher, *workers, return_exceptions=True)
+        for worker in workers:
+            with suppress(asyncio.CancelledError):
+                worker.result()
+
+    def report(self, examples: Sequence[Example], usage: Usage) -> CalibrationReport:
+        """What has been found."""
+        verdicts = tuple(self._verdicts[example.id] for example in examples if example.id in self._verdicts)
+        return CalibrationReport(
+            calibration=calibration_of([(v.score, v.truth) for v in verdicts], self._settings.threshold),
+            verdicts=verdicts,
+            failed=tuple(self._failed),
+            examples=len(examples),
+            reused=self._reused,
+            stop_reason=self._stop[0],
+            stop_detail=self._stop[1],
+            usage=usage,
+            duration_s=round(time.monotonic() - self._began, 3),
+            calibration_id=self.id,
+        )
+
+    def _prepared(self, examples: Sequence[Example]) -> list[_Work]:
+        """What is left to do. All evaluators are chosen first: a missing model shows before anything is paid for."""
+        prepared = []
+        for example in examples:
+            turn = self._turn()
+            evaluator = self._kit.evaluator or choose(example.task, turn)
+            key = self._key(example)
+            if (known := self._file.get(key)) is None:
+                prepared.append(_Work(example, key, evaluator, turn))
+                continue
+            # Label and threshold may have changed since; neither makes another verdict.
+            passed = passes(known.score, self._settings.threshold)
+            self._verdicts[example.id] = replace(known, id=example.id, truth=example.truth, passed=passed)
+            self._reused += 1
+        return prepared
+
+    def _key(self, example: Example) -> str:
+        own = self._kit.evaluator
+        by = [str(getattr(own, "name", type(own).__name__))] if own else [self._settings.lang, self._endpoint or ""]
+        by.append(self._settings.model_for("evaluator") or "")
+        return hashlib.sha256("\0".join([example.key, *by]).encode()).hexdigest()[:16]
+
+    def _turn(self) -> Turn:
+        limit_s = self._settings.deadline_s
+        return Turn(
+            kit=self._kit,
+            settings=self._settings,
+            meter=Meter(
+                role="evaluator",
+                attempt=1,
+                run_id=str(uuid.uuid4()),
+                batch_id=self.id,
+                budget=self._budget,
+                ledger=Ledger(self._store),
+                deadline=None if limit_s is None else self._began + limit_s,
+            ),
+            emit=lambda event, **fields: None,
+            store=None,
+            thread_id="",
+            step_id="",
+            measures=Measures(),
+        )
+
+    async def _watch(self, stop: asyncio.Event, workers: Sequence[asyncio.Task[None]]) -> None:
+        await stop.wait()
+        self._stop = ("cancelled", "it was interrupted")
+        for worker in workers:
+            worker.cancel()
+
+    async def _work_off(self, work: Iterator[_Work]) -> None:
+        """Judge one example after another; once there is a reason to stop, what is at work is still finished."""
+        for item in work:
+            if self._stop[0]:
+                return
+            try:
+                await self._judge(item)
+            except BudgetExhausted as error:
+                self._stop = ("budget", str(error))
+            except DeadlineExceeded as error:
+                self._stop = ("deadline", str(error))
+            except ModelError as error:
+                failed = FailedExample(id=item.example.id, kind=error.kind, error=str(error))
+                self._failed.append(failed)
+                self._tell(failed)
+                if error.kind in _HOPELESS:
+                    self._stop = ("model_error", str(error))
+
+    async def _judge(self, work: _Work) -> None:
+        example = work.example
+        attempt = Attempt(number=1, answer=example.answer, plan="", style="first")
+        began = time.monotonic()
+        found = await self._evaluation(work, attempt)
+        verdict = Verdict(
+            id=example.id,
+            key=work.key,
+            truth=example.truth,
+            score=None if found.score is None else float(found.score),
+            passed=passes(found.score, self._settings.threshold),
+            feedback=str(found.feedback),
+            evaluator=str(found.evaluator),
+            advisory=bool(found.advisory),
+            duration_s=round(time.monotonic() - began, 3),
+        )
+        self._verdicts[example.id] = verdict
+        self._file.add(verdict)
+        self._tell(verdict)
+
+    async def _evaluation(self, work: _Work, attempt: Attempt) -> Evaluation:
+        name = str(getattr(work.evaluator, "name", type(work.evaluator).__name__))
+        try:
+            found: object = await work.turn.within_deadline(lambda: work.evaluator.evaluate(work.example.task, attempt))
+            if isinstance(found, Evaluation):
+                return found
+            reason = f"{name} returned {found!r} instead of an Evaluation"
+        except (ModelError, BudgetExhausted, DeadlineExceeded, GraphBubbleUp):
+            raise
+        except Exception as error:  # noqa: BLE001 - anybody's code; it gave no verdict on this one
+            reason = f"{name} failed: {type(error).__name__}: {error}"
+        return Evaluation(score=None, feedback=scrub(reason), evaluator=name)
