@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.calibration_view import print_calibration
 from reflexion.cli.errors import one_line
-from reflexion.graphs.calibrate import CalibrationReport, FailedExample, calibrate
+from reflexion.graphs.calibrate import calibrate
+from reflexion.graphs.calibration_report import CalibrationReport, FailedExample
 from reflexion.graphs.installation import read_installation
 from reflexion.graphs.labelled import Example, read_examples
 from reflexion.graphs.verdict_file import Verdict
@@ -58,14 +59,14 @@ def calibrate_file(request: Request) -> int:
 
 
 def exit_code(report: CalibrationReport) -> int:
-    """0 measured, 1 the money or the time ended it early, 2 wrong settings, 3 no model was reached, 130 interrupted."""
+    """0 measured, 1 not all or nothing of it, 2 the settings are wrong, 3 no model could be asked, 130 interrupted."""
     if report.stop_reason == "cancelled":
         return INTERRUPTED
     if report.misconfigured:
         return WRONG_USE
     if report.stop_reason == "model_error" or not report.verdicts:
         return UNREACHABLE
-    return NOT_PASSED if report.stop_reason else PASSED
+    return NOT_PASSED if report.stop_reason or not report.calibration.accuracy.of else PASSED
 
 
 def _reason(report: CalibrationReport) -> str:

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion.graphs import ConfigurationError
-from reflexion.graphs.calibrate import CalibrationReport
+from reflexion.graphs.calibration_report import CalibrationReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
-EDGES = [number / 20 for number in range(22)]
-"""Of the histogram's bars; full marks have one of their own."""
+EDGES = [number / 20 - 0.025 for number in range(22)]
+"""Of the histogram's bars, which stand at 0, 0.05 … 1."""
 
 
 def drawer(path: Path) -> Callable[[CalibrationReport], None]:
@@ -44,7 +44,7 @@ def drawer(path: Path) -> Callable[[CalibrationReport], None]:
 
 
 def draw(report: CalibrationReport) -> "Figure":
-    """The picture, for any of Matplotlib's backends; grey hatching and line styles carry what colours would."""
+    """The picture, for any of Matplotlib's backends; grey tones and line styles carry what colours would."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -53,40 +53,43 @@ def draw(report: CalibrationReport) -> "Figure":
     scores, curves = figure.subplots(2, 1, sharex=True)
     _draw_scores(scores, report)
     _draw_curves(curves, report)
+    for axes in (scores, curves):
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        axes.tick_params(labelbottom=True)
     return figure
 
 
 def _draw_scores(axes: Any, report: CalibrationReport) -> None:
     right = [v.score for v in report.verdicts if v.truth and v.score is not None]
     wrong = [v.score for v in report.verdicts if not v.truth and v.score is not None]
-    style = {"bins": EDGES, "edgecolor": "black", "linewidth": 0.8}
     axes.hist(
         [right, wrong],
+        bins=EDGES,
         label=[f"right answers ({len(right)})", f"wrong answers ({len(wrong)})"],
         color=["white", "0.45"],
-        **style,
+        edgecolor="black",
+        linewidth=0.8,
     )
-    axes.set_title(f"Judged by {', '.join(report.evaluators)}")
+    axes.set_xlabel(f"score given by {', '.join(report.evaluators)}")
     axes.set_ylabel("answers")
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="upper left")
 
 
 def _draw_curves(axes: Any, report: CalibrationReport) -> None:
     found = report.calibration
-    thresholds = [point.threshold for point in found.points]
-    # A point's shares hold for the thresholds around it, up to where the next score lies.
+    edges = [0.0, *(point.up_to for point in found.points)]
     for values, label, line in (
-        ([point.false_passes for point in found.points], "false passes: wrong answers that pass", "-"),
-        ([point.false_failures for point in found.points], "false failures: right answers that fail", "--"),
+        ([point.false_passes for point in found.points], "false passes, % of the wrong answers", "-"),
+        ([point.false_failures for point in found.points], "false failures, % of the right answers", "--"),
     ):
-        axes.plot(thresholds, [100 * value for value in values], line, color="black", marker=".", label=label)
-    axes.axvline(found.threshold, color="0.5", linewidth=1, label=f"threshold {found.threshold:g}")
+        if values:
+            percent = [100 * value for value in values]
+            axes.stairs(percent, edges, baseline=None, linestyle=line, color="black", linewidth=1.8, label=label)
+    axes.axvline(found.threshold, color="0.5", linewidth=1.2, label=f"threshold {found.threshold:g}")
     if found.balanced:
         label = f"balanced at {found.balanced.threshold:g}"
-        axes.axvline(found.balanced.threshold, color="black", linestyle=":", linewidth=2, label=label)
-    axes.set_xlabel("score")
-    axes.set_ylabel("% of them")
-    axes.set_xlim(-0.02, 1.07)
+        axes.axvline(found.balanced.threshold, color="black", linestyle=":", linewidth=2.2, label=label)
+    axes.set_xlabel("threshold")
+    axes.set_ylabel("%")
+    axes.set_xlim(-0.04, 1.04)
     axes.set_ylim(-4, 104)
-    axes.legend(loc="center left")

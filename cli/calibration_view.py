@@ -7,7 +7,7 @@ from rich.text import Text
 from reflexion.cli.view import cost_text
 from reflexion.evaluators.calibration import Calibration
 from reflexion.evaluators.intervals import Estimate, Rate
-from reflexion.graphs.calibrate import CalibrationReport
+from reflexion.graphs.calibration_report import CalibrationReport
 
 
 def print_calibration(report: CalibrationReport, console: Console) -> None:

@@ -24,6 +24,8 @@ class ThresholdPoint:
     """What a threshold would have come to on the same examples."""
 
     threshold: float
+    up_to: float
+    """The largest threshold that would have come to the same."""
     false_passes: float
     """Share of the wrong answers that pass, 0..1."""
     false_failures: float
@@ -33,6 +35,7 @@ class ThresholdPoint:
         """Plain JSON."""
         return {
             "threshold": self.threshold,
+            "up_to": self.up_to,
             "false_passes": self.false_passes,
             "false_failures": self.false_failures,
         }
@@ -139,14 +142,16 @@ def calibration_of(judged: Iterable[Judged], threshold: float = 0.8) -> Calibrat
 def _points(right: Sequence[float], wrong: Sequence[float]) -> list[ThresholdPoint]:
     ordered = sorted({*right, *wrong})
     # Scores as near to each other as this are the same to `passes`.
-    steps = [(a, b) for a, b in pairwise([*ordered, 1.0 + TOLERANCE]) if b - a > 4 * TOLERANCE]
+    steps = [(a, b) for a, b in pairwise([*ordered, 1 + TOLERANCE]) if b - a > 4 * TOLERANCE]
+    thresholds = [(0.0, ordered[0]), *((_between(a, b), min(b, 1.0)) for a, b in steps)]
     return [
         ThresholdPoint(
             threshold=threshold,
+            up_to=up_to,
             false_passes=sum(passes(score, threshold) for score in wrong) / len(wrong),
             false_failures=sum(not passes(score, threshold) for score in right) / len(right),
         )
-        for threshold in (0.0, *(_between(a, b) for a, b in steps))
+        for threshold, up_to in thresholds
     ]
 
 

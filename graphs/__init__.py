@@ -2,7 +2,22 @@
 
 from reflexion.graphs.agent import Reflexion, open_reflexion
 from reflexion.graphs.build import build_graph
+from reflexion.graphs.calibrate import calibrate
+from reflexion.graphs.calibration_report import CalibrationReport
+from reflexion.graphs.labelled import Example, make_example, read_examples
 from reflexion.graphs.result import Result
 from reflexion.nodes.settings import ConfigurationError, Settings
 
-__all__ = ["ConfigurationError", "Reflexion", "Result", "Settings", "build_graph", "open_reflexion"]
+__all__ = [
+    "CalibrationReport",
+    "ConfigurationError",
+    "Example",
+    "Reflexion",
+    "Result",
+    "Settings",
+    "build_graph",
+    "calibrate",
+    "make_example",
+    "open_reflexion",
+    "read_examples",
+]

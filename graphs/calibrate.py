@@ -2,27 +2,27 @@
 
 import asyncio
 import hashlib
+import json
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
 from reflexion.evaluators import Attempt, Evaluation, Evaluator
-from reflexion.evaluators.calibration import Calibration, calibration_of
+from reflexion.evaluators.calibration import calibration_of
 from reflexion.evaluators.passing import passes
 from reflexion.graphs.build import Model, make_kit
+from reflexion.graphs.calibration_report import CalibrationReport, FailedExample, Stop
 from reflexion.graphs.installation import read_installation
 from reflexion.graphs.labelled import Example
 from reflexion.graphs.verdict_file import Verdict, VerdictFile
 from reflexion.memory import open_persistence
 from reflexion.models import (
-    CONFIGURATION,
     Budget,
     BudgetExhausted,
     ConnectionSettings,
@@ -39,84 +39,8 @@ from reflexion.nodes.degradation import Measures
 from reflexion.nodes.evaluator import choose
 from reflexion.nodes.turn import Turn
 
-Stop = Literal["", "budget", "deadline", "model_error", "cancelled"]
-"""Why a calibration ended before its last example; empty where it did not."""
-
-_HOPELESS = frozenset({"auth", "billing", "not_found"})
+_HOPELESS = frozenset({"auth", "billing", "circuit_open", "not_found"})
 """Kinds of error that every further example would meet as well."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedExample:
-    """An example that could not be judged because a model could not be asked."""
-
-    id: str
-    kind: str
-    """Of the `ModelError`."""
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationReport:
-    """What a calibration found, how it went, and what it used."""
-
-    calibration: Calibration
-    verdicts: tuple[Verdict, ...]
-    """In the order of the examples."""
-    failed: tuple[FailedExample, ...]
-    examples: int
-    """How many were given."""
-    reused: int
-    """Verdicts that were in the file already, and cost nothing."""
-    stop_reason: Stop
-    stop_detail: str
-    usage: Usage
-    """Of this calibration, without the verdicts that were reused."""
-    duration_s: float
-    calibration_id: str
-    """The ledger's lines have it as their `batch_id`."""
-
-    @property
-    def evaluators(self) -> dict[str, int]:
-        """How many verdicts are of which evaluator."""
-        return dict(Counter(verdict.evaluator for verdict in self.verdicts))
-
-    @property
-    def misconfigured(self) -> bool:
-        """Whether a change of the settings, not waiting, would have let it measure something."""
-        nothing = not self.verdicts
-        return nothing and (self.stop_reason == "budget" or any(f.kind in CONFIGURATION for f in self.failed))
-
-    @property
-    def notes(self) -> list[str]:
-        """What forbids to rely on the numbers, or on the evaluator, in plain sentences."""
-        notes = list(self.calibration.notes)
-        if missing := self.examples - len(self.verdicts):
-            why = f" ({self.stop_reason}: {self.stop_detail})" if self.stop_reason else ""
-            notes.insert(0, f"{missing} of {self.examples} examples were not judged{why}.")
-        if len(self.evaluators) > 1:
-            notes.append(
-                "Several evaluators judged: put each one's examples in a file of their own to tell them apart."
-            )
-        if any(verdict.advisory for verdict in self.verdicts):
-            notes.append("The embedded model judged: outside of a calibration its scores are advisory only.")
-        return notes
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON, as `reflexion calibrate --json` prints it."""
-        return self.calibration.as_json() | {
-            "notes": self.notes,
-            "examples": self.examples,
-            "judged": len(self.verdicts),
-            "reused": self.reused,
-            "evaluators": self.evaluators,
-            "stop_reason": self.stop_reason or None,
-            "stop_detail": self.stop_detail,
-            "failed": [asdict(failed) for failed in self.failed],
-            "usage": self.usage.as_json(),
-            "duration_s": self.duration_s,
-            "calibration_id": self.calibration_id,
-        }
 
 
 async def calibrate(
@@ -147,6 +71,7 @@ async def calibrate(
         prompts: see `open_reflexion`.
         concurrency: how many examples are judged at once.
         out: a JSONL file to which verdicts are appended as they come; those that it has already are not paid for again.
+            Where an evaluator or a model object of your own has changed, name another file.
         on_verdict: called with each verdict, and each example that failed.
         stop: set it to end early with what is finished.
 
@@ -199,7 +124,7 @@ class _Calibrator:
         self.id = str(uuid.uuid4())
         self._kit = kit
         self._settings = settings
-        self._endpoint = connection.base_url
+        self._judge_id = _judge_id(kit, settings, connection)
         self._store = store
         self._file = file
         self._tell = on_verdict or (lambda _: None)
@@ -253,7 +178,7 @@ class _Calibrator:
         for example in examples:
             turn = self._turn()
             evaluator = self._kit.evaluator or choose(example.task, turn)
-            key = self._key(example)
+            key = _digest(example.key, self._judge_id)
             if (known := self._file.get(key)) is None:
                 prepared.append(_Work(example, key, evaluator, turn))
                 continue
@@ -262,12 +187,6 @@ class _Calibrator:
             self._verdicts[example.id] = replace(known, id=example.id, truth=example.truth, passed=passed)
             self._reused += 1
         return prepared
-
-    def _key(self, example: Example) -> str:
-        own = self._kit.evaluator
-        by = [str(getattr(own, "name", type(own).__name__))] if own else [self._settings.lang, self._endpoint or ""]
-        by.append(self._settings.model_for("evaluator") or "")
-        return hashlib.sha256("\0".join([example.key, *by]).encode()).hexdigest()[:16]
 
     def _turn(self) -> Turn:
         limit_s = self._settings.deadline_s
@@ -346,3 +265,23 @@ class _Calibrator:
         except Exception as error:  # noqa: BLE001 - anybody's code; it gave no verdict on this one
             reason = f"{name} failed: {type(error).__name__}: {error}"
         return Evaluation(score=None, feedback=scrub(reason), evaluator=name)
+
+
+_LIMITS = ("threshold", "deadline_s", "budget_", "thread_budget_")
+"""Beginnings of the names of settings that change no verdict."""
+
+
+def _judge_id(kit: Kit, settings: Settings, connection: ConnectionSettings) -> str:
+    """The same for what judges alike: settings, prompts, endpoint and evaluator are the same."""
+    own = kit.evaluator
+    fields = settings.model_dump(mode="json")
+    return _digest(
+        {name: value for name, value in fields.items() if not name.startswith(_LIMITS)},
+        {role: dict(prompt.sections) for (role, lang), prompt in kit.prompts.prompts.items() if lang == settings.lang},
+        connection.base_url,
+        own and str(getattr(own, "name", type(own).__name__)),
+    )
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

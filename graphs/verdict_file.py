@@ -63,10 +63,18 @@ class VerdictFile:
         return self._found.get(key)
 
     def add(self, verdict: Verdict) -> None:
-        """Append a verdict."""
-        if self._file is not None:
+        """Append a verdict.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        if self._file is None:
+            return
+        try:
             self._file.write(json.dumps(asdict(verdict), ensure_ascii=False) + "\n")
             self._file.flush()
+        except OSError as error:
+            raise ConfigurationError(f"{self._path}: cannot be written: {error}") from error
 
     def __enter__(self) -> Self:
         return self
