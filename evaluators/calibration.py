@@ -202,8 +202,8 @@ def _notes_on_examples(found: Calibration) -> list[str]:
             notes.append(f"No {which} answers among the examples: {lacking} could not be measured.")
         elif rate.width > WIDEST:
             notes.append(
-                f"Too few {which} answers to tell: the share of {lacking} may be anything from {rate.low:.0%} to "
-                f"{rate.high:.0%}. {ENOUGH} {which} answers are always enough to know it to 15 points."
+                f"Too few {which} answers to tell: the share of {lacking} may be anything from {100 * rate.low:.0f} to "
+                f"{100 * rate.high:.0f} %. {ENOUGH} {which} answers are always enough to know it to 15 points."
             )
     return notes
 

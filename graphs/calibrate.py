@@ -103,6 +103,8 @@ async def calibrate(
 class _Work:
     """One example that is to be judged, and by what."""
 
+    place: int
+    """Among the examples, from 0."""
     example: Example
     key: str
     evaluator: Evaluator
@@ -136,7 +138,7 @@ class _Calibrator:
             requests=settings.budget_requests,
             patient=True,
         )
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[int, Verdict] = {}
         self._failed: list[FailedExample] = []
         self._reused = 0
         self._stop: tuple[Stop, str] = ("", "")
@@ -158,7 +160,7 @@ class _Calibrator:
 
     def report(self, examples: Sequence[Example], usage: Usage) -> CalibrationReport:
         """What has been found."""
-        verdicts = tuple(self._verdicts[example.id] for example in examples if example.id in self._verdicts)
+        verdicts = tuple(verdict for _, verdict in sorted(self._verdicts.items()))
         return CalibrationReport(
             calibration=calibration_of([(v.score, v.truth) for v in verdicts], self._settings.threshold),
             verdicts=verdicts,
@@ -175,16 +177,16 @@ class _Calibrator:
     def _prepared(self, examples: Sequence[Example]) -> list[_Work]:
         """What is left to do. All evaluators are chosen first: a missing model shows before anything is paid for."""
         prepared = []
-        for example in examples:
+        for place, example in enumerate(examples):
             turn = self._turn()
             evaluator = self._kit.evaluator or choose(example.task, turn)
             key = _digest(example.key, self._judge_id)
             if (known := self._file.get(key)) is None:
-                prepared.append(_Work(example, key, evaluator, turn))
+                prepared.append(_Work(place, example, key, evaluator, turn))
                 continue
             # Label and threshold may have changed since; neither makes another verdict.
             passed = passes(known.score, self._settings.threshold)
-            self._verdicts[example.id] = replace(known, id=example.id, truth=example.truth, passed=passed)
+            self._verdicts[place] = replace(known, id=example.id, truth=example.truth, passed=passed)
             self._reused += 1
         return prepared
 
@@ -249,7 +251,7 @@ class _Calibrator:
             advisory=bool(found.advisory),
             duration_s=round(time.monotonic() - began, 3),
         )
-        self._verdicts[example.id] = verdict
+        self._verdicts[work.place] = verdict
         self._file.add(verdict)
         self._tell(verdict)
 

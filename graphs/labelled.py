@@ -21,7 +21,7 @@ class Example:
     """An answer to a task, and whether it is right."""
 
     id: str
-    """Its own, else the number of its line."""
+    """Names it in reports; in a file its own, else the number of its line."""
     task: Task
     answer: str
     truth: bool
@@ -79,18 +79,30 @@ def _example(line: str, number: str) -> Example:
         raise ConfigurationError(f"{', '.join(missing)} missing: {_FORM}")
     if unknown := sorted(data.keys() - FIELDS):
         raise ConfigurationError(f"{unknown[0]!r} is not known: take it out; there are {', '.join(sorted(FIELDS))}")
-    return make_example(number=number, **data)
+    given: dict[str, Any] = {"id": number} | data
+    return make_example(**given)
 
 
-def make_example(*, task: str, answer: str, truth: bool, number: str = "1", **given: Any) -> Example:
+def make_example(
+    task: str,
+    answer: str,
+    truth: bool,
+    *,
+    id: str | int = "",  # noqa: A002 - the field's name in the file
+    tests: str = "",
+    expect: Any = None,
+    criteria: Sequence[str] = (),
+) -> Example:
     """One example, checked.
 
     Args:
         task: what was asked for.
         answer: what was answered.
         truth: whether that is right.
-        number: its id where `id` gives none.
-        **given: perhaps `id`, `tests`, `expect`, `criteria`.
+        id: a name for reports.
+        tests: as a run takes them, like the others below.
+        expect: the expected answer.
+        criteria: what a critic is to look at.
 
     Raises:
         ConfigurationError: it cannot be used.
@@ -103,12 +115,11 @@ def make_example(*, task: str, answer: str, truth: bool, number: str = "1", **gi
         )
     if not isinstance(task, str) or not task.strip():
         raise ConfigurationError(f"task: {task!r} is no text: give what was asked for")
-    own_id = given.pop("id", None)
-    if own_id is not None and (not isinstance(own_id, str | int) or isinstance(own_id, bool)):
-        raise ConfigurationError(f"id: {own_id!r} is neither text nor number")
-    spec = read_task({"task": task, **given})  # type: ignore[typeddict-item]
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        raise ConfigurationError(f"id: {id!r} is neither text nor number")
+    spec = read_task({"task": task, "tests": tests, "expect": expect, "criteria": criteria})  # type: ignore[typeddict-item]
     wanted = Task(text=spec["text"], tests=spec["tests"], expect=spec["expect"], criteria=spec["criteria"])
-    return Example(id=number if own_id is None else str(own_id), task=wanted, answer=answer, truth=truth)
+    return Example(id=str(id), task=wanted, answer=answer, truth=truth)
 
 
 def _repeated(examples: Sequence[Example]) -> list[str]:

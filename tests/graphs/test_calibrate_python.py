@@ -11,8 +11,8 @@ from reflexion.models import ConnectionSettings
 from reflexion.testing import FakeOpenAI
 
 EXAMPLES = [
-    make_example(task="Say yes.", answer=answer, truth=truth, number=str(number))
-    for number, (answer, truth) in enumerate([("yes", True), ("Yes!", True), ("no", False), ("yes, no", False)])
+    make_example("Say yes.", answer, truth, id=answer)
+    for answer, truth in [("yes", True), ("Yes!", True), ("no", False), ("yes, no", False)]
 ]
 
 
@@ -67,7 +67,7 @@ async def test_it_is_stopped_with_what_is_finished():
         return True
 
     report = await measured(second_never_ends, concurrency=1, stop=stop)
-    assert [verdict.id for verdict in report.verdicts] == ["0"]
+    assert [verdict.id for verdict in report.verdicts] == ["yes"]
     assert (report.stop_reason, report.examples) == ("cancelled", 4)
     assert "3 of 4 examples were not judged" in report.notes[0]
 

@@ -80,7 +80,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_the_key_tells_what_is_judged_and_not_what_is_known_of_it():
-    one = make_example(task="t", answer="a", truth=True, id="x")
-    assert one.key == make_example(task="t", answer="a", truth=False, id="y").key
-    assert one.key != make_example(task="t", answer="b", truth=True).key
-    assert one.key != make_example(task="t", answer="a", truth=True, expect="b").key
+    one = make_example("t", "a", truth=True, id="x")
+    assert one.key == make_example("t", "a", truth=False, id="y").key
+    assert one.key != make_example("t", "b", truth=True).key
+    assert one.key != make_example("t", "a", truth=True, expect="b").key
