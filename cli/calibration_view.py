@@ -1,11 +1,13 @@
 """What a calibration looks like in a terminal."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from reflexion.cli.view import cost_text
-from reflexion.evaluators.calibration import Calibration
+from reflexion.evaluators.calibration import Calibration, ThresholdPoint
 from reflexion.evaluators.intervals import Estimate, Rate
 from reflexion.graphs.calibration_report import CalibrationReport
 
@@ -62,12 +64,21 @@ def _shares(found: Calibration) -> Table:
     return table
 
 
+MOST_THRESHOLDS = 12
+"""Rows that are shown; of more, those that hold at 0, 0.1 … 1 and the balanced one."""
+
+
 def _thresholds(found: Calibration) -> Table:
     table = _table("threshold", "false passes", "false failures", "")
     for point in found.points:
         mark = "balanced" if point == found.balanced else ""
-        table.add_row(f"{point.threshold:g}", _percent(point.false_passes), _percent(point.false_failures), mark)
+        if mark or len(found.points) <= MOST_THRESHOLDS or point in _at_tenths(found.points):
+            table.add_row(f"{point.threshold:g}", _percent(point.false_passes), _percent(point.false_failures), mark)
     return table
+
+
+def _at_tenths(points: Sequence[ThresholdPoint]) -> list[ThresholdPoint]:
+    return [next(point for point in points if tenth / 10 <= point.up_to) for tenth in range(11)]
 
 
 def _reliability(found: Calibration) -> Table:
