@@ -223,11 +223,6 @@ def _note_on_evaluator(found: Calibration) -> str:
     if gain.low <= 0:
         return (
             "At this threshold it cannot be told from chance: right answers pass more often than wrong ones by "
-            f"{_points_text(gain.value)}, with 95 % confidence between {_points_text(gain.low)} and "
-            f"{_points_text(gain.high)}."
+            f"{100 * gain.value:+.0f} points (95 % interval {100 * gain.low:+.0f} to {100 * gain.high:+.0f})."
         )
     return ""
-
-
-def _points_text(share: float) -> str:
-    return f"{100 * share:+.0f} points"

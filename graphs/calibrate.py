@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from langgraph.errors import GraphBubbleUp
-
 from reflexion.evaluators import Attempt, Evaluation, Evaluator
 from reflexion.evaluators.calibration import calibration_of
 from reflexion.evaluators.passing import passes
@@ -30,10 +28,12 @@ from reflexion.models import (
     Ledger,
     LedgerStore,
     Meter,
+    ModelConfigurationError,
     ModelError,
     Usage,
     scrub,
 )
+from reflexion.models.embedded import EmbeddedModelError
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Measures
 from reflexion.nodes.evaluator import choose
@@ -41,6 +41,8 @@ from reflexion.nodes.turn import Turn
 
 _HOPELESS = frozenset({"auth", "billing", "circuit_open", "not_found"})
 """Kinds of error that every further example would meet as well."""
+_LIMITS = ("threshold", "deadline_s", "budget_", "thread_budget_")
+"""Beginnings of the names of settings that change no verdict."""
 
 
 async def calibrate(
@@ -71,7 +73,7 @@ async def calibrate(
         prompts: see `open_reflexion`.
         concurrency: how many examples are judged at once.
         out: a JSONL file to which verdicts are appended as they come; those that it has already are not paid for again.
-            Where an evaluator or a model object of your own has changed, name another file.
+            Where an evaluator of your own has changed, name another file.
         on_verdict: called with each verdict, and each example that failed.
         stop: set it to end early with what is finished.
 
@@ -91,7 +93,7 @@ async def calibrate(
     try:
         with VerdictFile(out) as file:
             async with open_persistence(database_url or installation.database_url) as persistence:
-                calibrator = _Calibrator(kit, settings, connection, persistence.ledger, file, on_verdict)
+                calibrator = _Calibrator(kit, settings, connection.base_url, persistence.ledger, file, on_verdict)
                 await calibrator.judge(examples, concurrency, stop or asyncio.Event())
                 lines = await persistence.ledger.lines(batch_id=calibrator.id)
         return calibrator.report(examples, Usage.of(lines))
@@ -118,7 +120,7 @@ class _Calibrator:
         self,
         kit: Kit,
         settings: Settings,
-        connection: ConnectionSettings,
+        endpoint: str | None,
         store: LedgerStore,
         file: VerdictFile,
         on_verdict: Callable[[Verdict | FailedExample], None] | None,
@@ -126,7 +128,7 @@ class _Calibrator:
         self.id = str(uuid.uuid4())
         self._kit = kit
         self._settings = settings
-        self._judge_id = _judge_id(kit, settings, connection)
+        self._endpoint = endpoint
         self._store = store
         self._file = file
         self._tell = on_verdict or (lambda _: None)
@@ -177,10 +179,11 @@ class _Calibrator:
     def _prepared(self, examples: Sequence[Example]) -> list[_Work]:
         """What is left to do. All evaluators are chosen first: a missing model shows before anything is paid for."""
         prepared = []
+        judge_id = self._judge_id()
         for place, example in enumerate(examples):
             turn = self._turn()
             evaluator = self._kit.evaluator or choose(example.task, turn)
-            key = _digest(example.key, self._judge_id)
+            key = _digest(example.key, judge_id)
             if (known := self._file.get(key)) is None:
                 prepared.append(_Work(place, example, key, evaluator, turn))
                 continue
@@ -189,6 +192,20 @@ class _Calibrator:
             self._verdicts[place] = replace(known, id=example.id, truth=example.truth, passed=passed)
             self._reused += 1
         return prepared
+
+    def _judge_id(self) -> str:
+        """The same for what judges alike: evaluator, model, endpoint, prompts and settings are the same."""
+        kit, lang = self._kit, self._settings.lang
+        name, settings = "", self._settings.model_dump(mode="json")
+        with suppress(ModelConfigurationError, EmbeddedModelError):  # where none is needed there need not be one
+            name = self._turn().client("evaluator").name
+        return _digest(
+            _name(kit.evaluator),
+            name,
+            self._endpoint,
+            {role: dict(prompt.sections) for (role, of), prompt in kit.prompts.prompts.items() if of == lang},
+            {field: value for field, value in settings.items() if not field.startswith(_LIMITS)},
+        )
 
     def _turn(self) -> Turn:
         limit_s = self._settings.deadline_s
@@ -225,15 +242,19 @@ class _Calibrator:
             try:
                 await self._judge(item)
             except BudgetExhausted as error:
-                self._stop = ("budget", str(error))
+                self._end("budget", error)
             except DeadlineExceeded as error:
-                self._stop = ("deadline", str(error))
+                self._end("deadline", error)
             except ModelError as error:
                 failed = FailedExample(id=item.example.id, kind=error.kind, error=str(error))
                 self._failed.append(failed)
                 self._tell(failed)
                 if error.kind in _HOPELESS:
-                    self._stop = ("model_error", str(error))
+                    self._end("model_error", error)
+
+    def _end(self, reason: Stop, error: Exception) -> None:
+        if not self._stop[0]:
+            self._stop = (reason, str(error))
 
     async def _judge(self, work: _Work) -> None:
         example = work.example
@@ -256,33 +277,21 @@ class _Calibrator:
         self._tell(verdict)
 
     async def _evaluation(self, work: _Work, attempt: Attempt) -> Evaluation:
-        name = str(getattr(work.evaluator, "name", type(work.evaluator).__name__))
+        name = _name(work.evaluator)
         try:
             found: object = await work.turn.within_deadline(lambda: work.evaluator.evaluate(work.example.task, attempt))
             if isinstance(found, Evaluation):
                 return found
             reason = f"{name} returned {found!r} instead of an Evaluation"
-        except (ModelError, BudgetExhausted, DeadlineExceeded, GraphBubbleUp):
+        except (ModelError, BudgetExhausted, DeadlineExceeded):
             raise
         except Exception as error:  # noqa: BLE001 - anybody's code; it gave no verdict on this one
             reason = f"{name} failed: {type(error).__name__}: {error}"
         return Evaluation(score=None, feedback=scrub(reason), evaluator=name)
 
 
-_LIMITS = ("threshold", "deadline_s", "budget_", "thread_budget_")
-"""Beginnings of the names of settings that change no verdict."""
-
-
-def _judge_id(kit: Kit, settings: Settings, connection: ConnectionSettings) -> str:
-    """The same for what judges alike: settings, prompts, endpoint and evaluator are the same."""
-    own = kit.evaluator
-    fields = settings.model_dump(mode="json")
-    return _digest(
-        {name: value for name, value in fields.items() if not name.startswith(_LIMITS)},
-        {role: dict(prompt.sections) for (role, lang), prompt in kit.prompts.prompts.items() if lang == settings.lang},
-        connection.base_url,
-        own and str(getattr(own, "name", type(own).__name__)),
-    )
+def _name(evaluator: Evaluator | None) -> str:
+    return str(getattr(evaluator, "name", type(evaluator).__name__))
 
 
 def _digest(*parts: Any) -> str:

@@ -159,6 +159,14 @@ def test_a_budget_ends_it_with_what_it_has_paid_for(reflexion, model, tmp_path):
     assert (done.exit_code, result["stop_reason"], result["judged"], model.count) == (1, "budget", 2, 2)
 
 
+def test_a_budget_holds_with_calls_side_by_side(reflexion, critic, tmp_path):
+    done = reflexion("calibrate", write(tmp_path), "--concurrency", "4", "--budget-tokens", "1000", "--json")
+    result = result_of(done)
+    assert (done.exit_code, result["stop_reason"]) == (1, "budget")
+    assert 1 <= result["judged"] < 6
+    assert result["usage"]["prompt_tokens"] + result["usage"]["completion_tokens"] <= 1000
+
+
 def test_a_budget_too_small_for_one_example_is_wrong_usage(reflexion, critic, tmp_path):
     done = reflexion("calibrate", write(tmp_path), "--budget-tokens", "10")
     assert (done.exit_code, critic.count) == (2, 0)
