@@ -64,9 +64,11 @@ def exit_code(report: CalibrationReport) -> int:
         return INTERRUPTED
     if report.misconfigured:
         return WRONG_USE
+    if report.stop_reason in {"budget", "deadline"}:
+        return NOT_PASSED
     if report.stop_reason == "model_error" or not report.verdicts:
         return UNREACHABLE
-    return NOT_PASSED if report.stop_reason or not report.calibration.accuracy.of else PASSED
+    return PASSED if report.calibration.accuracy.of else NOT_PASSED
 
 
 def _reason(report: CalibrationReport) -> str:

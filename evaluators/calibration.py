@@ -90,7 +90,7 @@ class Calibration:
     @property
     def notes(self) -> list[str]:
         """What forbids to rely on these numbers, or on the evaluator, in plain sentences; empty where nothing does."""
-        return [note for note in (*_notes_on_examples(self), _note_on_evaluator(self)) if note]
+        return [note for note in (*_notes_on_examples(self), _note_on_threshold(self), _note_on_ranking(self)) if note]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON; shares from 0 to 1, bounds of 95 % confidence."""
@@ -208,7 +208,7 @@ def _notes_on_examples(found: Calibration) -> list[str]:
     return notes
 
 
-def _note_on_evaluator(found: Calibration) -> str:
+def _note_on_threshold(found: Calibration) -> str:
     right, wrong, gain = found.false_failures, found.false_passes, found.gain
     if gain is None:
         return ""
@@ -226,3 +226,9 @@ def _note_on_evaluator(found: Calibration) -> str:
             f"{100 * gain.value:+.0f} points (95 % interval {100 * gain.low:+.0f} to {100 * gain.high:+.0f})."
         )
     return ""
+
+
+def _note_on_ranking(found: Calibration) -> str:
+    if found.better_than_chance or found.auc is None or found.auc.low <= 0.5:
+        return ""
+    return "Its scores do tell right answers from wrong ones: another threshold makes use of that."

@@ -74,7 +74,7 @@ async def calibrate(
         concurrency: how many examples are judged at once.
         out: a JSONL file to which verdicts are appended as they come; those that it has already are not paid for again.
             Where an evaluator of your own has changed, name another file.
-        on_verdict: called with each verdict, and each example that failed.
+        on_verdict: called with each verdict, reused ones too, and with each example that failed.
         stop: set it to end early with what is finished.
 
     Raises:
@@ -189,8 +189,10 @@ class _Calibrator:
                 continue
             # Label and threshold may have changed since; neither makes another verdict.
             passed = passes(known.score, self._settings.threshold)
-            self._verdicts[place] = replace(known, id=example.id, truth=example.truth, passed=passed)
+            verdict = replace(known, id=example.id, truth=example.truth, passed=passed)
+            self._verdicts[place] = verdict
             self._reused += 1
+            self._tell(verdict)
         return prepared
 
     def _judge_id(self) -> str:

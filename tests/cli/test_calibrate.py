@@ -159,6 +159,14 @@ def test_a_budget_ends_it_with_what_it_has_paid_for(reflexion, model, tmp_path):
     assert (done.exit_code, result["stop_reason"], result["judged"], model.count) == (1, "budget", 2, 2)
 
 
+def test_a_deadline_before_the_first_verdict_is_no_trouble_of_the_endpoint(reflexion, model, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLEXION_DEADLINE_S", "0.001")
+    model.default("m", Reply(hang=True))
+    done = reflexion("calibrate", write(tmp_path))
+    assert done.exit_code == 1
+    assert "nothing was measured" in done.stderr
+
+
 def test_a_budget_holds_with_calls_side_by_side(reflexion, critic, tmp_path):
     done = reflexion("calibrate", write(tmp_path), "--concurrency", "4", "--budget-tokens", "1000", "--json")
     result = result_of(done)
@@ -182,7 +190,7 @@ def test_verdicts_in_the_file_are_not_paid_for_again(reflexion, critic, tmp_path
     result = result_of(reflexion("calibrate", path, "--out", out, "--json"))
     assert (critic.count, result["reused"], result["judged"]) == (6, 4, 6)
     assert result["usage"]["requests"] == 2
-    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == [f"e{number}" for number in range(6)]
+    assert {json.loads(line)["id"] for line in out.read_text().splitlines()} == {f"e{number}" for number in range(6)}
 
 
 def test_a_label_or_threshold_that_changes_costs_nothing(reflexion, critic, tmp_path):

@@ -69,6 +69,8 @@ def test_scores_that_only_pass_or_fail_have_no_ranking():
             "cannot be told from chance",
         ),
         ([(0.1, True)] * 45 + [(0.9, True)] * 5 + [(0.9, False)] * 45 + [(0.1, False)] * 5, "wrong answers more often"),
+        ([(0.95, True)] * 50 + [(0.85, False)] * 50, "passes everything, all 50 wrong answers too"),
+        ([(0.95, True)] * 50 + [(0.85, False)] * 50, "another threshold makes use of that"),
         ([(0.9, True)] * 50 + [(0.1, False)] * 50 + [(None, False)], "1 of 101 examples got no verdict"),
     ],
 )
