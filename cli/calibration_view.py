@@ -78,7 +78,7 @@ def _thresholds(found: Calibration) -> Table:
 
 
 def _at_tenths(points: Sequence[ThresholdPoint]) -> list[ThresholdPoint]:
-    return [next(point for point in points if tenth / 10 <= point.up_to) for tenth in range(11)]
+    return [next((point for point in points if tenth / 10 <= point.up_to), points[-1]) for tenth in range(11)]
 
 
 def _reliability(found: Calibration) -> Table:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,6 +66,20 @@ def test_people_get_tables_and_what_to_make_of_them(reflexion, critic, tmp_path)
     assert "fails everything, all 3 right answers too" in done.stdout
     assert "Too few wrong answers" in done.stdout
     assert "6 requests" in done.stdout
+
+
+def test_of_many_thresholds_a_dozen_and_the_balanced_one_are_shown(reflexion, model, tmp_path):
+    def by_number(body):
+        number = int(re.search(r"(?:right|wrong) (\d+)", body["messages"][-1]["content"])[1])
+        return {"score": 1 + number / 4}
+
+    model.default("m", by_number)
+    path = write(tmp_path, truths=[number % 5 == 0 or number > 20 for number in range(36)])
+    lines = reflexion("calibrate", path).stdout.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("threshold  "))
+    rows = lines[start + 1 : lines.index("", start)]
+    assert 11 <= len(rows) <= 12
+    assert sum("balanced" in row for row in rows) == 1
 
 
 def test_tests_judge_where_there_are_any_and_then_no_model_is_needed(reflexion, tmp_path):
