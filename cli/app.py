@@ -105,6 +105,45 @@ def run(
 
 
 @app.command()
+def calibrate(
+    file: Annotated[
+        Path, typer.Argument(help="Labelled examples: one JSON object a line, with task, answer and truth.")
+    ],
+    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the first examples.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 4,
+    out: Annotated[
+        Path | None, typer.Option(help="Append verdicts to this file; those it has are not paid for again.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw scores and thresholds into FILE.png or FILE.svg.")] = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    budget_usd: Annotated[str | None, typer.Option(help="Dollars that the calibration may spend.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the calibration may use.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    prompts: Prompts = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how far the evaluator of your tasks can be trusted, from answers known to be right or wrong."""
+    from reflexion.cli.calibrate import Request, calibrate_file  # noqa: PLC0415
+
+    request = Request(
+        file=file,
+        limit=limit,
+        concurrency=concurrency,
+        out=out,
+        picture=picture,
+        settings=_given(
+            threshold=threshold, model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang
+        ),
+        installation=_given(base_url=base_url, database_url=database, prompts=prompts),
+        as_json=as_json,
+    )
+    _exit(lambda: calibrate_file(request))
+
+
+@app.command()
 def graph(
     png: Annotated[Path | None, typer.Option(help="Write a picture to this file instead.")] = None,
 ) -> None:

@@ -1,5 +1,6 @@
 """How an attempt is scored: unit tests, comparison, any function, a model as critic."""
 
+from reflexion.evaluators.calibration import Calibration, calibration_of
 from reflexion.evaluators.cascade import Cascade
 from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
@@ -10,6 +11,7 @@ from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
+    "Calibration",
     "Cascade",
     "CriterionScore",
     "Critic",
@@ -23,6 +25,7 @@ __all__ = [
     "TestsInvalid",
     "UnitTests",
     "as_evaluator",
+    "calibration_of",
     "check_tests",
     "read_expectation",
 ]

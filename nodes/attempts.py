@@ -8,9 +8,6 @@ from reflexion.evaluators import Attempt
 NEARLY_RIGHT = 0.7
 """Score from which on an attempt is worth repairing; below it a fresh one has been measured to do better."""
 
-TOLERANCE = 1e-9
-"""Float sums such as 0.1 + 0.7 must not miss a threshold of 0.8."""
-
 
 def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] | None) -> list[Attempt]:
     """The reducer of a run's attempts: each node adds what it knows to the attempt of its number; None clears them."""
@@ -29,11 +26,6 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     was cut off, then an empty one.
     """
     return max(attempts, key=lambda attempt: (_merit(attempt), -attempt["number"]), default=None)
-
-
-def passes(score: float | None, threshold: float) -> bool:
-    """Whether a score reaches the threshold; no verdict never does."""
-    return score is not None and score >= threshold - TOLERANCE
 
 
 def same_answer(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt | None:

@@ -6,8 +6,9 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Limits, Match, Task, UnitTests
+from reflexion.evaluators.passing import passes
 from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub
-from reflexion.nodes.attempts import passes, same_answer
+from reflexion.nodes.attempts import same_answer
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, Turn
 

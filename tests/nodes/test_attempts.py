@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion.nodes.attempts import merge_attempts, passes, same_answer
+from reflexion.evaluators.passing import passes
+from reflexion.nodes.attempts import merge_attempts, same_answer
 from reflexion.nodes.plain import plain
 
 PARTS = st.lists(
