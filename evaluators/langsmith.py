@@ -54,7 +54,7 @@ async def _verdict(evaluator: Evaluator, run: Run, example: Example | None) -> E
 
 
 def read_example(inputs: Mapping[str, Any], reference: Mapping[str, Any] | None = None) -> Task:
-    """The task of an example: `task`, `tests`, `expect` and `criteria` of its inputs and reference outputs.
+    """The task of an example: `task`, `tests`, `expect` and `criteria` of its inputs; those of its reference go first.
 
     The text may have any name where the inputs hold no other text; so may the expected answer where the
     reference outputs hold nothing else, and `answer` is one as well.
@@ -62,13 +62,18 @@ def read_example(inputs: Mapping[str, Any], reference: Mapping[str, Any] | None 
     Raises:
         ValueError: there is no text that is plainly the task.
     """
-    reference = reference or {}
     text = _named_or_only(inputs, "task")
     if text is None:
         raise ValueError(f"an example's inputs need a text named task; these have {sorted(inputs)}")
-    given = {**reference, **inputs}
-    expect = inputs["expect"] if "expect" in inputs else _expected(reference)
-    return Task(text=text, tests=given.get("tests") or "", expect=expect, criteria=given.get("criteria") or ())
+    reference = reference or {}
+    expect = _expected(reference)
+    given = {**inputs, **reference}
+    return Task(
+        text=text,
+        tests=given.get("tests") or "",
+        expect=inputs.get("expect") if expect is None else expect,
+        criteria=given.get("criteria") or (),
+    )
 
 
 def read_answer(outputs: Mapping[str, Any] | None) -> str:

@@ -105,7 +105,7 @@ async def evaluate_dataset(
         experiment_prefix=name,
         max_concurrency=concurrency,
         client=client,
-        upload_runs=upload,
+        upload_results=upload,
     )
     results = [_result(row) async for row in rows]
     return Experiment(name=rows.experiment_name, url=rows.url if upload else None, results=results)

@@ -6,7 +6,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from reflexion.testing.fake_langsmith_datasets import FakeDatasets
 
-
 LIMITS = {
     "use_multipart_endpoint": False,
     "scale_up_qsize_trigger": 1000,

@@ -143,7 +143,7 @@ async def test_target_and_evaluators_serve_in_langsmiths_own_functions(bench, sm
     judges = [as_langsmith_evaluator(Match()), as_langsmith_evaluator(lambda answer: len(answer) / 4, "short")]
     async with bench.agent() as agent:
         rows = await aevaluate(
-            as_target(agent), data=examples("one"), evaluators=judges, client=client, upload_runs=False
+            as_target(agent), data=examples("one"), evaluators=judges, client=client, upload_results=False
         )
         (row,) = [row async for row in rows]
     assert {r.key: r.score for r in row["evaluation_results"]["results"]} == {"match": 1.0, "short": 0.75}
@@ -152,7 +152,7 @@ async def test_target_and_evaluators_serve_in_langsmiths_own_functions(bench, sm
 def test_evaluators_serve_in_evaluate_that_is_not_async(smith, client):
     judges = [as_langsmith_evaluator(Match())]
     rows = evaluate(
-        lambda inputs: {"answer": "one"}, data=examples("one"), evaluators=judges, client=client, upload_runs=False
+        lambda inputs: {"answer": "one"}, data=examples("one"), evaluators=judges, client=client, upload_results=False
     )
     (row,) = rows
     assert [(r.key, r.score) for r in row["evaluation_results"]["results"]] == [("match", 1.0)]
