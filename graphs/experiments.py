@@ -1,10 +1,11 @@
 """A LangSmith dataset as input of a batch, and an experiment as its output."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from langsmith import Client
+from langsmith import Client, get_tracing_context, tracing_context
 from langsmith.schemas import Example, Run
 
 from reflexion.evaluators import Evaluator, as_langsmith_evaluator
@@ -56,7 +57,8 @@ def as_target(agent: Reflexion, **options: Any) -> Callable[[dict[str, Any]], Aw
 
     async def reflexion(inputs: dict[str, Any]) -> dict[str, Any]:
         task = read_example(inputs)
-        result = await agent.run(task.text, tests=task.tests, expect=task.expect, criteria=task.criteria, **options)
+        with _nothing_sent_if_local():
+            result = await agent.run(task.text, tests=task.tests, expect=task.expect, criteria=task.criteria, **options)
         if not result.attempts:
             raise RuntimeError(f"no attempt was made: {result.stop_reason} ({result.stop_detail})")
         return result.as_json()
@@ -85,7 +87,7 @@ async def evaluate_dataset(
         evaluators: ours, or functions, which see the reference outputs too; the agent judges its attempts by its own.
         concurrency: how many examples are worked on at once.
         name: of the experiment; LangSmith adds a suffix.
-        client: of LangSmith; None for the one of the environment.
+        client: of LangSmith; None for the environment's, which is not needed for examples that are not uploaded.
         upload: whether runs and scores are sent to LangSmith.
         **options: see `as_target`.
 
@@ -104,11 +106,22 @@ async def evaluate_dataset(
         metadata=agent.settings.model_dump(mode="json", exclude_unset=True),
         experiment_prefix=name,
         max_concurrency=concurrency,
-        client=client,
+        client=client or (None if upload or isinstance(data, str) else _silent_client()),
         upload_results=upload,
     )
     results = [_result(row) async for row in rows]
     return Experiment(name=rows.experiment_name, url=rows.url if upload else None, results=results)
+
+
+def _nothing_sent_if_local() -> AbstractContextManager[None]:
+    # An experiment that is not uploaded keeps its own runs local, but not those of LangChain inside of them.
+    local = get_tracing_context()["enabled"] == "local"
+    return tracing_context(enabled=False) if local else nullcontext()
+
+
+def _silent_client() -> Client:
+    """One that never asks a server for anything, not even what it can do."""
+    return Client(api_url="http://127.0.0.1:9", api_key="none", info={}, auto_batch_tracing=False)
 
 
 def _of_the_run(run: Run, example: Example | None) -> dict[str, Any]:

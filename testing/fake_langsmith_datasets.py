@@ -1,6 +1,6 @@
 """The part of LangSmith's HTTP protocol that datasets, examples and experiments (its sessions) need, without a socket.
 
-Mount `FakeDatasets.answer` into any HTTP server: what it does not know, it leaves to the rest of that.
+`FakeDatasets.answer` fits into any HTTP server, and `ROUTES` says for what it is to be asked.
 """
 
 import json
@@ -10,6 +10,17 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Entity = dict[str, Any]
+
+ROUTES = (
+    ("GET", "/datasets(/.*)?"),
+    ("GET", "/examples"),
+    ("GET", "/sessions(/.*)?"),
+    ("PATCH", "/sessions/.*"),
+    ("POST", "/datasets"),
+    ("POST", "/examples(/bulk)?"),
+    ("POST", "/sessions"),
+)
+"""Method and path, as a regular expression, of what `answer` knows."""
 
 TENANT = "00000000-0000-4000-8000-000000000001"
 
@@ -22,8 +33,8 @@ class FakeDatasets:
         self.examples: dict[str, Entity] = {}
         self.experiments: dict[str, Entity] = {}
 
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any] | None:
-        """Status and JSON body for a request; None for one that is not about datasets.
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
+        """Status and JSON body for a request.
 
         Args:
             method: such as `GET`.
@@ -48,7 +59,7 @@ class FakeDatasets:
                 return _look_up(self.experiments, key, query)
             case "GET", "examples", "":
                 return 200, self._list_examples(query)
-        return None
+        return 404, {"detail": f"no {method} {url.path}"}
 
     def _make_dataset(self, given: Entity) -> tuple[int, Entity]:
         if any(other["name"] == given["name"] for other in self.datasets.values()):

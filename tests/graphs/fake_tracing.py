@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/feedback":
             self.server.feedback.append(json.loads(body))
             return 200, {}
-        return self.server.store.answer(self.command, self.path, body) or (404, {"detail": self.path})
+        return self.server.store.answer(self.command, self.path, body)
 
     def log_message(self, *_):
         pass

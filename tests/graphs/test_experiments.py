@@ -95,7 +95,16 @@ async def test_an_example_that_fails_loses_none_of_the_others(bench, smith, clie
     assert "need a text named task" in bad.error
     assert (bad.outputs, bad.scores) == ({}, {"passed": None, "match": None})
     assert "the run failed" in bad.comments["match"]
-    assert (experiment.url, smith.runs, smith.feedback) == (None, {}, [])
+    assert experiment.url is None
+
+
+async def test_what_is_not_uploaded_is_not_sent_at_all(bench, smith, client, monkeypatch):
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    bench.server.default("critic-m", GOOD)
+    async with bench.agent() as agent:
+        await evaluate_dataset(agent, examples("one"), evaluators=[Match()], client=client, upload=False)
+    client.flush()
+    assert (smith.runs, smith.feedback, smith.store.experiments) == ({}, [], {})
 
 
 async def test_a_model_that_is_down_is_a_failure_and_no_wrong_answer(bench, smith, client):
