@@ -16,11 +16,10 @@ from reflexion.testing import Reply
 
 
 @pytest.fixture
-def smith(monkeypatch):
+def smith():
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        monkeypatch.setenv("LANGSMITH_ENDPOINT", server.url)
         yield server
         server.shutdown()
         thread.join()
@@ -98,8 +97,7 @@ async def test_an_example_that_fails_loses_none_of_the_others(bench, smith, clie
     assert experiment.url is None
 
 
-async def test_what_is_not_uploaded_is_not_sent_at_all(bench, smith, client, monkeypatch):
-    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+async def test_what_is_not_uploaded_is_not_sent_at_all(bench, smith, client):
     bench.server.default("critic-m", GOOD)
     async with bench.agent() as agent:
         await evaluate_dataset(agent, examples("one"), evaluators=[Match()], client=client, upload=False)
