@@ -1,5 +1,6 @@
 """LangSmith's side of an evaluator: what `langsmith.evaluate` calls, and how an example is read as a task."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -7,8 +8,11 @@ from langsmith.schemas import Example, Run
 
 from reflexion.evaluators.function import as_evaluator
 from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
+from reflexion.models import scrub
 
 _NOT_TEXT = {"tests", "expect", "criteria"}
+_LONGEST_KEY = 60
+"""Characters of a criterion's name in a feedback's key."""
 
 Judge = Callable[[Run, Example | None], Awaitable[dict[str, Any]]]
 """What `evaluators=[…]` of `langsmith.aevaluate` and `langsmith.evaluate` takes."""
@@ -33,11 +37,17 @@ def as_langsmith_evaluator(evaluator: Evaluator | Callable[..., Any], name: str 
     async def judge(run: Run, example: Example | None) -> dict[str, Any]:
         verdict = await _verdict(ours, run, example)
         first = {"key": name or verdict.evaluator or known_as, "score": verdict.score, "comment": verdict.feedback}
-        rest = [{"key": c["name"], "score": c["score"], "comment": c["why"]} for c in verdict.criteria if c["name"]]
+        rest = [{"key": criterion_key(c["name"]), "score": c["score"], "comment": c["why"]} for c in verdict.criteria]
         return {"results": [first, *rest]}
 
     judge.__name__ = known_as
     return judge
+
+
+def criterion_key(name: str) -> str:
+    """The feedback key of a criterion: `Handles the empty list` becomes `criterion_handles_the_empty_list`."""
+    words = re.sub(r"\W+", "_", name.lower()).strip("_")
+    return f"criterion_{words[:_LONGEST_KEY]}"
 
 
 async def _verdict(evaluator: Evaluator, run: Run, example: Example | None) -> Evaluation:
@@ -50,7 +60,7 @@ async def _verdict(evaluator: Evaluator, run: Run, example: Example | None) -> E
         attempt = Attempt(number=1, answer=read_answer(run.outputs), plan="", style="first")
         return await evaluator.evaluate(task, attempt)
     except Exception as error:  # noqa: BLE001 - one example without a verdict is not to end the experiment
-        return Evaluation(score=None, feedback=f"no verdict: {type(error).__name__}: {error}")
+        return Evaluation(score=None, feedback=scrub(f"no verdict: {type(error).__name__}: {error}"))
 
 
 def read_example(inputs: Mapping[str, Any], reference: Mapping[str, Any] | None = None) -> Task:

@@ -11,6 +11,10 @@ from langsmith.schemas import Example, Run
 from reflexion.evaluators import Evaluator, as_langsmith_evaluator
 from reflexion.evaluators.langsmith import read_example
 from reflexion.graphs.agent import Reflexion
+from reflexion.nodes import Settings, make_settings
+
+_OF_RUN = {"budget", "batch", "priority"}
+"""Options of `agent.run` that are no settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +56,12 @@ def as_target(agent: Reflexion, **options: Any) -> Callable[[dict[str, Any]], Aw
 
     Args:
         agent: open as long as the target is used.
-        **options: of `agent.run`, such as a `budget` that all examples share, and fields of `Settings`.
+        **options: of `agent.run` (a `budget` that all examples share, `batch`, `priority`), and fields of `Settings`.
+
+    Raises:
+        ConfigurationError: a setting is unknown or impossible.
     """
+    _settings(agent, options)
 
     async def reflexion(inputs: dict[str, Any]) -> dict[str, Any]:
         task = read_example(inputs)
@@ -92,6 +100,7 @@ async def evaluate_dataset(
         **options: see `as_target`.
 
     Raises:
+        ConfigurationError: a setting is unknown or impossible.
         ValueError: `concurrency` is not positive.
     """
     from langsmith import aevaluate  # noqa: PLC0415 - slow to import
@@ -103,7 +112,7 @@ async def evaluate_dataset(
         as_target(agent, **options),
         data=data,
         evaluators=judges,
-        metadata=agent.settings.model_dump(mode="json", exclude_unset=True),
+        metadata=_settings(agent, options).model_dump(mode="json", exclude_unset=True),
         experiment_prefix=name,
         max_concurrency=concurrency,
         client=client or (None if upload or isinstance(data, str) else _silent_client()),
@@ -113,10 +122,14 @@ async def evaluate_dataset(
     return Experiment(name=rows.experiment_name, url=rows.url if upload else None, results=results)
 
 
+def _settings(agent: Reflexion, options: Mapping[str, Any]) -> Settings:
+    return make_settings(agent.settings, **{name: value for name, value in options.items() if name not in _OF_RUN})
+
+
 def _nothing_sent_if_local() -> AbstractContextManager[None]:
     # An experiment that is not uploaded keeps its own runs local, but not those of LangChain inside of them.
     local = get_tracing_context()["enabled"] == "local"
-    return tracing_context(enabled=False) if local else nullcontext()
+    return tracing_context(enabled=False, parent=False) if local else nullcontext()
 
 
 def _silent_client() -> Client:

@@ -1,13 +1,18 @@
 """The part of LangSmith's HTTP protocol that datasets, examples and experiments (its sessions) need, without a socket.
 
-`FakeDatasets.answer` fits into any HTTP server, and `ROUTES` says for what it is to be asked.
+`FakeDatasets.mount` adds them to a server that has routes; `answer` fits into any other.
 """
 
 import json
+import re
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
+
+from reflexion.testing.reply import Reply
+from reflexion.testing.wire import Request
 
 Entity = dict[str, Any]
 
@@ -23,6 +28,14 @@ ROUTES = (
 """Method and path, as a regular expression, of what `answer` knows."""
 
 TENANT = "00000000-0000-4000-8000-000000000001"
+
+
+class Routed(Protocol):
+    """A server to which kinds of requests can be added."""
+
+    def route(self, method: str, path: str, answer: Callable[[Request, bytes, re.Match[str]], Any]) -> None:
+        """Answer requests whose path, without its query, matches the regular expression as a whole."""
+        ...
 
 
 class FakeDatasets:
@@ -60,6 +73,16 @@ class FakeDatasets:
             case "GET", "examples", "":
                 return 200, self._list_examples(query)
         return 404, {"detail": f"no {method} {url.path}"}
+
+    def mount(self, server: Routed) -> None:
+        """Have a server ask `answer` for all of `ROUTES`."""
+
+        def answer(request: Request, body: bytes, _: re.Match[str]) -> Reply:
+            status, made = self.answer(request.method, request.path, body)
+            return Reply(status=status, body=made)
+
+        for method, path in ROUTES:
+            server.route(method, path, answer)
 
     def _make_dataset(self, given: Entity) -> tuple[int, Entity]:
         if any(other["name"] == given["name"] for other in self.datasets.values()):

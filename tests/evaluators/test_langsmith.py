@@ -90,7 +90,11 @@ async def test_criteria_are_scores_of_their_own(critic, server):
     given = await feedback(
         critic(), {"answer": "a sea"}, {"task": "Describe the sea.", "criteria": ["short", "lively"]}
     )
-    assert [(key, score) for key, score, _ in given] == [("critic", 0.7), ("short", 1.0), ("lively", 0.4)]
+    assert [(key, score) for key, score, _ in given] == [
+        ("critic", 0.7),
+        ("criterion_short", 1.0),
+        ("criterion_lively", 0.4),
+    ]
     assert [comment for _, _, comment in given][1:] == ["two words", "flat"]
 
 

@@ -1,10 +1,12 @@
 """A loopback LangSmith: datasets, runs and feedback, over the plainest of the protocols that its client speaks."""
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from reflexion.testing.fake_langsmith_datasets import FakeDatasets
+from reflexion.testing.wire import Request
 
 LIMITS = {
     "use_multipart_endpoint": False,
@@ -19,10 +21,15 @@ LIMITS = {
 class Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.routes = []
         self.store = FakeDatasets()
+        self.store.mount(self)
         self.lock = threading.Lock()
         self.runs = {}
         self.feedback = []
+
+    def route(self, method, path, answer):
+        self.routes.append((method, re.compile(path), answer))
 
     @property
     def url(self):
@@ -57,7 +64,12 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/feedback":
             self.server.feedback.append(json.loads(body))
             return 200, {}
-        return self.server.store.answer(self.command, self.path, body)
+        request = Request(self.command, self.path, {}, body)
+        for method, pattern, answer in self.server.routes:
+            if method == self.command and (match := pattern.fullmatch(path)):
+                reply = answer(request, body, match)
+                return reply.status, reply.body
+        return 404, {"detail": self.path}
 
     def log_message(self, *_):
         pass
