@@ -4,6 +4,7 @@ from reflexion.evaluators.calibration import Calibration, calibration_of
 from reflexion.evaluators.cascade import Cascade
 from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
+from reflexion.evaluators.langsmith import as_langsmith_evaluator
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.evaluators.unit_tests import UnitTests
@@ -25,6 +26,7 @@ __all__ = [
     "TestsInvalid",
     "UnitTests",
     "as_evaluator",
+    "as_langsmith_evaluator",
     "calibration_of",
     "check_tests",
     "read_expectation",

@@ -3,10 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
-from reflexion.evaluators.records import Attempt, Evaluation, Evaluator, Task
+from langsmith.schemas import Example, Run
+
+from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.models import scrub
 
 KNOWN = frozenset({"answer", "task", "attempt", "inputs", "outputs", "reference_outputs", "run", "example"})
@@ -54,8 +57,8 @@ class Function:
         match verdict:
             case Evaluation():
                 return verdict
-            case [single]:
-                return self._read(single)
+            case {"results": [*several]} | [*several] if several:
+                return self._read(several[0]) if len(several) == 1 else self._read_several(several)
             case {"score": score}:
                 comment = verdict.get("comment") or verdict.get("reasoning")
             case object(score=score):
@@ -71,6 +74,23 @@ class Function:
         number = None if score is None else float(score)
         return Evaluation(score=number, feedback=str(comment or ""), evaluator=self.name)
 
+    def _read_several(self, results: Sequence[Any]) -> Evaluation:
+        """Several results, each with a key: all of them are to hold, so the lowest is the score."""
+        read = [(_key(result), self._read(result)) for result in results]
+        return Evaluation(
+            score=min((part.score for _, part in read if part.score is not None), default=None),
+            feedback="\n".join(f"{key}: {part.feedback}" for key, part in read if part.feedback),
+            criteria=[CriterionScore(name=key, score=part.score, why=part.feedback) for key, part in read],
+            evaluator=self.name,
+        )
+
+
+def _key(result: Any) -> str:
+    key = result["key"] if isinstance(result, dict) else getattr(result, "key", None)
+    if not isinstance(key, str):
+        raise TypeError(f"returned {result!r} among several results; each of them needs a key")
+    return key
+
 
 def _is_async(function: Callable[..., Any]) -> bool:
     call = getattr(function, "__call__", None)  # noqa: B004 - whether it is async, not whether it is callable
@@ -80,6 +100,9 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def _values(task: Task, attempt: Attempt) -> dict[str, Any]:
     inputs, outputs = {"task": task.text}, {"answer": attempt["answer"]}
     reference = None if task.expect is None else {"answer": task.expect}
+    run = Run(
+        id=uuid4(), name="attempt", start_time=datetime.now(UTC), run_type="chain", inputs=inputs, outputs=outputs
+    )
     return {
         "answer": attempt["answer"],
         "task": task,
@@ -87,8 +110,8 @@ def _values(task: Task, attempt: Attempt) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": outputs,
         "reference_outputs": reference,
-        "run": SimpleNamespace(inputs=inputs, outputs=outputs),
-        "example": SimpleNamespace(inputs=inputs, outputs=reference),
+        "run": run,
+        "example": Example(id=uuid4(), inputs=inputs, outputs=reference),
     }
 
 
@@ -130,6 +153,8 @@ def as_evaluator(given: Evaluator | Callable[..., Any]) -> Evaluator:
         raise TypeError(f"{given.__name__} is a class; an evaluator is one of its instances: {given.__name__}()")
     if isinstance(given, Evaluator):
         return given
+    if hasattr(given, "aevaluate_run"):  # LangSmith's `RunEvaluator`
+        return Function(given.aevaluate_run, getattr(given, "__name__", type(given).__name__))
     if callable(given):
         return Function(given)
     raise TypeError(f"{given!r} is no evaluator: it has no evaluate(task, attempt) and cannot be called")

@@ -1,9 +1,11 @@
 """State, routing, the assembled graph, and the agent around it."""
 
 from reflexion.graphs.agent import Reflexion, open_reflexion
+from reflexion.graphs.as_tool import as_tool
 from reflexion.graphs.build import build_graph
 from reflexion.graphs.calibrate import calibrate
 from reflexion.graphs.calibration_report import CalibrationReport
+from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, evaluate_dataset
 from reflexion.graphs.labelled import Example, make_example, read_examples
 from reflexion.graphs.result import Result
 from reflexion.graphs.reviewing import Reviewer, ReviewPending
@@ -14,14 +16,19 @@ __all__ = [
     "CalibrationReport",
     "ConfigurationError",
     "Example",
+    "ExampleResult",
+    "Experiment",
     "Reflexion",
     "Result",
     "ReviewPending",
     "ReviewRequest",
     "Reviewer",
     "Settings",
+    "as_target",
+    "as_tool",
     "build_graph",
     "calibrate",
+    "evaluate_dataset",
     "make_example",
     "open_reflexion",
     "read_examples",

@@ -125,6 +125,7 @@ class Reflexion:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
             stack.push_async_callback(kit.models.aclose)
             await persistence.ledger.prune()
+            kit = replace(kit, store=persistence.store)
             graph = assemble(kit).compile(
                 checkpointer=persistence.checkpointer, store=persistence.store, name="reflexion"
             )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot
@@ -56,6 +57,8 @@ class Run:
             configurable={"thread_id": thread_id},
             recursion_limit=recursion_limit(settings),
             run_name="reflexion",
+            # Inside a node or tool of another graph, its stream of messages is not to show what our roles write.
+            tags=[TAG_NOSTREAM],
             metadata={"threshold": settings.threshold},
         )
         self._cancellation = Cancellation()

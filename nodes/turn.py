@@ -92,6 +92,8 @@ class Kit:
     """What is given up as a run's budget runs short."""
     settings: Settings
     """Of runs that are given none."""
+    store: BaseStore | None = None
+    """The agent's own, so that it stays that inside a graph with another store; None for the graph's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +272,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
             on_token=token if settings.stream else None,
         ),
         emit=emit,
-        store=runtime.store,
+        store=runtime.store if kit.store is None else kit.store,
         thread_id=thread_id,
         step_id=info.task_id if info else "",
         measures=kit.degradation(share_left(spent, settings)),
