@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from reflexion.graphs.agent import Reflexion
 from reflexion.graphs.result import Result, result_of
+from reflexion.graphs.reviewing import ReviewPending
 from reflexion.graphs.run import Event
 from reflexion.memory.locks import ThreadBusy
 from reflexion.nodes import make_settings
@@ -85,7 +86,7 @@ def as_tool(
         own = thread or _thread_of(config, name, arguments)
         try:
             return _reply(agent.run_sync(thread=own, wait_s=WAIT_S, **arguments, **settings))
-        except (ConfigurationError, ThreadBusy) as error:
+        except _EXPECTED as error:
             raise ToolException(_advice(error)) from error
 
     return StructuredTool(
@@ -110,7 +111,7 @@ async def _run(agent: Reflexion, name: str, thread: str, arguments: dict[str, An
                     result: Result = event["result"]
                     return result
                 tell(event)
-    except (ConfigurationError, ThreadBusy) as error:
+    except _EXPECTED as error:
         raise ToolException(_advice(error)) from error
     raise AssertionError("a run ends with its result")
 
@@ -159,9 +160,14 @@ def _reply(result: Result) -> tuple[str, dict[str, Any]]:
     return f"{result.answer}\n\n[{note.strip()}]", result.as_json()
 
 
-def _advice(error: ConfigurationError | ThreadBusy) -> str:
+_EXPECTED = (ConfigurationError, ReviewPending, ThreadBusy)
+
+
+def _advice(error: Exception) -> str:
     if isinstance(error, ThreadBusy):
         return f"{error} Call it again later."
+    if isinstance(error, ReviewPending):
+        return f"{error}. Only a person can decide that: go on without it."
     return f"The task could not be begun: {error}. Mend the arguments and call again."
 
 

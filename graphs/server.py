@@ -10,13 +10,15 @@ from langgraph.store.base import BaseStore
 
 from reflexion.graphs.installation import read_installation
 from reflexion.memory import Persistence, open_persistence
+from reflexion.nodes.scope import shared_ledger
 
 
 @asynccontextmanager
 async def checkpointer() -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """Keeps the server's threads where `open_reflexion` keeps its own."""
+    """Keeps the server's threads, and the ledger of its runs, where `open_reflexion` keeps its own."""
     async with _opened() as persistence, _deleting_later(persistence.checkpointer) as saver:
-        yield saver
+        with shared_ledger(persistence.ledger):
+            yield saver
 
 
 @asynccontextmanager

@@ -81,6 +81,15 @@ async def test_a_setting_that_does_not_exist_is_refused_at_once(bench):
         as_tool(bench.agent(), budget_euro=1)
 
 
+async def test_a_call_that_waits_for_a_persons_word_says_so(bench):
+    bench.server.default("critic-m", GOOD)
+    async with bench.agent(review="answer") as agent:
+        reply = await as_tool(agent, thread="t").ainvoke(call())
+        assert reply.status == "error"
+        assert "waits for a review" in reply.content
+        assert (await agent.run(thread="t", decision="approve")).passed
+
+
 async def test_every_call_has_the_budget_of_its_settings(bench):
     async with bench.agent() as agent:
         tool = as_tool(agent, budget_requests=2)
