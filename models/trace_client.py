@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakMethod
 
@@ -28,7 +28,6 @@ from requests import Response
 from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
-from reflexion.models.errors import scrub
 from reflexion.models.redaction import HIDDEN, keep_secret, redacted, traceable
 from reflexion.models.settings import ConnectionSettings
 
@@ -42,6 +41,9 @@ PAUSE_S = 60.0
 """Seconds after a failure in which nothing is traced."""
 MOST_WAITING = 2_000
 """Runs, begun or ended, that wait to be sent; more are dropped."""
+
+_LONGEST_REASON = 300
+"""Characters of a warning."""
 
 _INGESTS = ("/runs/multipart", "/runs/batch", "/feedback")
 _BATCHES = {
@@ -109,27 +111,28 @@ class TraceClient(langsmith.Client):
         except (LangSmithConflictError, LangSmithNotFoundError) as error:
             if isinstance(error, LangSmithConflictError) or pathname.endswith("/runs/multipart"):
                 raise  # it was there already; or this LangSmith is old, and is asked in its own way next
-            self.give_up(error)
+            self.give_up(_reason(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the run's trouble
-            self.give_up(error)
+            self.give_up(_reason(error))
         else:
             self._last_taken = time.monotonic()
             return response
         return Response()
 
-    def give_up(self, why: object, pause_s: float = PAUSE_S) -> None:
+    def give_up(self, why: str, pause_s: float = PAUSE_S) -> None:
         """Trace nothing for so many seconds, and say so once."""
         self._resumes = time.monotonic() + pause_s
         if not self._warned.is_set():
             self._warned.set()
-            reason = scrub(str(why).partition("\n")[0], self.api_key or "")[:500]
-            log.warning("traces do not reach LangSmith at %s, the runs go on without: %s", self.api_url, reason)
+            log.warning("traces do not reach LangSmith at %s, and runs go on without them: %s", self.api_url, why)
 
     def finish(self) -> None:
         """Send what is waiting; return when LangSmith takes nothing any more, after `EXIT_S` at the latest."""
         begun = time.monotonic()
         while self._waiting and time.monotonic() - max(begun, self._last_taken) < EXIT_S:
             self.flush(timeout=0.05)
+        if self._waiting:
+            self.give_up("no answer")
 
     @property
     def _waiting(self) -> int:
@@ -176,16 +179,30 @@ def prepare_tracing(connection: ConnectionSettings) -> None:
         current.hide_content = True
 
 
+@cache
+def need_no_project_id() -> None:
+    """Let LangSmith's client not warn of feedback without a project's id, which would take a request to find out."""
+    warnings.filterwarnings("ignore", r"Creating feedback for a run without session_id", module=r"reflexion\.")
+
+
 def _new_client(*, hide_content: bool) -> TraceClient:
     logging.getLogger("langsmith.client").addFilter(_is_of_use)
-    # A project's id would take a request to find out, and feedback arrives without it.
-    warnings.filterwarnings("ignore", r"Creating feedback for a run without session_id", module=r"reflexion\.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         client = TraceClient(hide_content=hide_content)
     if any(issubclass(warning.category, LangSmithMissingAPIKeyWarning) for warning in caught):
         client.give_up("set LANGSMITH_API_KEY, or switch LANGSMITH_TRACING off", pause_s=float("inf"))
     return client
+
+
+def _reason(error: BaseException) -> str:
+    """What was wrong, without the client's lists of traces."""
+    if cause := error.__cause__ or error.__context__:
+        return _reason(cause)
+    response = getattr(error, "response", None)
+    if response is None:
+        return f"{type(error).__name__}: {redacted(str(error))}"[:_LONGEST_REASON]
+    return redacted(f"{response.status_code} {response.reason} {response.text}")[:_LONGEST_REASON]
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -19,7 +19,7 @@ from langsmith.run_trees import RunTree
 
 from reflexion.evaluators import Attempt
 from reflexion.models import Meter, scrub
-from reflexion.models.trace_client import TraceClient
+from reflexion.models.trace_client import TraceClient, need_no_project_id
 from reflexion.models.tracing import add_metadata, tracers_here
 from reflexion.nodes.attempts import merge_attempts
 
@@ -102,14 +102,25 @@ def _tell_of_attempt(on: RunTree, run: RunTree, attempt: Mapping[str, Any], run_
     add_metadata(run, {_TOLD: [*run.metadata.get(_TOLD, ()), attempt["number"]]})
     send = partial(_send, on, f"{run_id} {attempt['number']}", evaluator=attempt.get("evaluator", ""))
     send("score", attempt.get("score"), attempt.get("feedback"))
-    for criterion in attempt.get("criteria", ()):
-        send(criterion_key(criterion["name"]), criterion["score"], criterion["why"])
+    criteria = attempt.get("criteria", ())
+    hidden = isinstance(on.client, TraceClient) and on.client.hide_content
+    for key, criterion in zip(criterion_keys([c["name"] for c in criteria], hidden=hidden), criteria, strict=True):
+        send(key, criterion["score"], criterion["why"])
 
 
-def criterion_key(name: str) -> str:
-    """The feedback key of a criterion: `Handles the empty list` becomes `criterion_handles_the_empty_list`."""
-    words = re.sub(r"\W+", "_", name.lower()).strip("_")
-    return f"criterion_{words[:_LONGEST_KEY]}"
+def criterion_keys(names: Sequence[str], *, hidden: bool = False) -> list[str]:
+    """The feedback keys of criteria: `Handles the empty list` becomes `criterion_handles_the_empty_list`.
+
+    Args:
+        names: as the evaluator gave them.
+        hidden: whether they are numbered instead, as what a user asked for is not to be seen.
+    """
+    keys: list[str] = []
+    for place, name in enumerate(names, start=1):
+        words = "" if hidden else re.sub(r"\W+", "_", name.lower()).strip("_")[:_LONGEST_KEY]
+        key = f"criterion_{words or place}"
+        keys.append(key if key not in keys else f"{key}_{place}")
+    return keys
 
 
 def _tell_of_run(step: RunTree, run: RunTree, state: Mapping[str, Any]) -> None:
@@ -140,6 +151,7 @@ def _send(on: RunTree, about: str, key: str, score: float | None, comment: str |
     client = on.client
     if score is None or client is None or client.tracing_mode == "otel":
         return
+    need_no_project_id()
     send = partial(
         client.create_feedback,
         run_id=on.id,
