@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 from weakref import WeakMethod
 
@@ -179,7 +179,6 @@ def prepare_tracing(connection: ConnectionSettings) -> None:
         current.hide_content = True
 
 
-@cache
 def need_no_project_id() -> None:
     """Let LangSmith's client not warn of feedback without a project's id, which would take a request to find out."""
     warnings.filterwarnings("ignore", r"Creating feedback for a run without session_id", module=r"reflexion\.")
