@@ -21,7 +21,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
@@ -313,6 +313,7 @@ class Reflexion:
         if not 0 <= wait_s < math.inf:
             raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())
+        prepare_tracing(opened.kit.models.connection)
         async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
             run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
             self._running[thread_id] = run

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from reflexion.evaluators import Evaluator, as_evaluator
 from reflexion.graphs.routing import after_evaluator, after_planner, after_review, stop
 from reflexion.graphs.state import Input, Output, State, fresh
-from reflexion.models import ConnectionSettings, Models, Role
+from reflexion.models import ConnectionSettings, Models, Role, prepare_tracing
 from reflexion.nodes import (
     Kit,
     Settings,
@@ -77,8 +77,10 @@ def make_kit(
     if own_actor is not None and not isinstance(own_actor, Runnable):
         own_actor = RunnableLambda(own_actor)
     settings = settings or make_settings()
+    models = Models(connection, own=model)
+    prepare_tracing(models.connection)
     return Kit(
-        models=Models(connection, own=model),
+        models=models,
         prompts=PromptBook.load(prompts),
         evaluator=None if judge is None else as_evaluator(judge),
         actor=own_actor,

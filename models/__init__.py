@@ -20,6 +20,7 @@ from reflexion.models.roles import ROLES, Models, Role
 from reflexion.models.seam import Seam, circuit_listener
 from reflexion.models.settings import ConnectionSettings
 from reflexion.models.structured import ask_structured, object_of, strict_schema
+from reflexion.models.trace_client import TraceClient, prepare_tracing
 from reflexion.models.usage import Call, Usage
 
 __all__ = [
@@ -54,12 +55,14 @@ __all__ = [
     "Role",
     "Seam",
     "Structure",
+    "TraceClient",
     "Usage",
     "as_call",
     "ask_structured",
     "circuit_listener",
     "guard_model",
     "object_of",
+    "prepare_tracing",
     "scrub",
     "strict_schema",
 ]

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
 
 from reflexion.models.answer import Answer
 from reflexion.models.cache import cache_key
@@ -21,6 +21,7 @@ from reflexion.models.replies import Reply, read_reply, text_of
 from reflexion.models.request import OnToken, Request, Structure, speaks_openai, to_wire
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.seam import Seam
+from reflexion.models.tracing import traced_call
 from reflexion.models.usage import CACHED
 
 
@@ -141,6 +142,7 @@ class ChatClient:
 
     async def _try(self, request: Request, meter: Meter, retry: int) -> Reply:
         """One try. What the endpoint refuses of it is given up at once, and the rest asked again."""
+        again = False
         while True:
             meter.left_s()
             model = self._model or await self._connected()
@@ -153,13 +155,15 @@ class ChatClient:
                         sent = self._sendable(request, exchange.reply_tokens if limited else None)
                     async with self._dispatch.booked(exchange) as answer:
                         async with self._dispatch.in_time(exchange, answer):
-                            await self._receive(model, request, sent, meter, answer)
+                            with traced_call(self._dispatch, exchange, again=again) as config:
+                                await self._receive(model, request, sent, config, answer)
                         return self._read(answer)
             except ModelError as error:
                 if error.kind == "circuit_open":
                     await self._book_unsent(exchange, error.kind, meter)
                 if not self.capabilities.learn(error, sent):
                     raise
+                again = True
             finally:
                 if exchange.call is not None:
                     meter.calls.append(exchange.call)
@@ -191,12 +195,9 @@ class ChatClient:
             limit_name=known.max_tokens,
         )
 
-    async def _receive(self, model: BaseChatModel, request: Request, sent: Sent, meter: Meter, answer: Answer) -> None:
-        config: Any = {
-            "run_name": meter.role,
-            "tags": [meter.role],
-            "metadata": {"role": meter.role, "attempt": meter.attempt},
-        }
+    async def _receive(
+        self, model: BaseChatModel, request: Request, sent: Sent, config: RunnableConfig, answer: Answer
+    ) -> None:
         openai = speaks_openai(model)
         wire = to_wire(model, request, sent) if openai else {}
         if request.on_token is None:

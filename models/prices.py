@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from genai_prices import Usage
 from genai_prices.data_snapshot import get_snapshot
@@ -127,7 +127,14 @@ class Prices:
 
     def at(self, model: str, base_url: str) -> Priced:
         """The price of one model at one endpoint, which may be unknown."""
-        return self._stated.get(model) or self._stated.get(undated(model)) or _Listed(model, base_url)
+        return self._stated_for(model) or _Listed(model, base_url)
+
+    def source(self, model: str) -> Literal["stated", "genai-prices"]:
+        """Where the model's price is from, if it has one."""
+        return "stated" if self._stated_for(model) else "genai-prices"
+
+    def _stated_for(self, model: str) -> Price | None:
+        return self._stated.get(model) or self._stated.get(undated(model))
 
     def cost_of(self, call: Call, base_url: str) -> Decimal | None:
         """What a ledger line costs, in USD: at the requested model's price, else at the returned one's, else None."""

@@ -15,6 +15,7 @@ from reflexion.models.embedded import EmbeddedModel, EmbeddedModelError, install
 from reflexion.models.errors import ModelConfigurationError, ModelError
 from reflexion.models.prices import FREE, Prices
 from reflexion.models.profiles import find_profile
+from reflexion.models.redaction import keep_secret
 from reflexion.models.retry import RetryPolicy
 from reflexion.models.seam import Seam
 from reflexion.models.settings import OPENAI_URL, ConnectionSettings
@@ -50,6 +51,8 @@ class Models:
         self._own: Mapping[Role, BaseChatModel] = (
             own if isinstance(own, Mapping) else dict.fromkeys(ROLES, own) if own is not None else {}
         )
+        for model in self._own.values():
+            keep_secret(identity(model)[2])
         self._sleep = sleep
         self._prices = Prices(self.connection.prices)
         # Looked up here and not where it is needed, since that is inside an event loop.

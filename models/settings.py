@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from reflexion.models.prices import Price
+from reflexion.models.redaction import keep_secret
 
 OPENAI_URL = "https://api.openai.com/v1"
 _CHAT_PATH = "/chat/completions"
@@ -110,3 +111,11 @@ class ConnectionSettings(BaseSettings):
 
     log_requests: Literal["off", "json", "console"] = "off"
     """Log every request to stderr; prompts and replies are not logged."""
+
+    trace_content: bool = True
+    """Whether traces show inputs and outputs; False leaves names, times, tokens, costs and scores."""
+
+    def model_post_init(self, _: object) -> None:
+        """Keep what is secret out of traces."""
+        password = urlsplit(self.redis_url.get_secret_value()).password if self.redis_url else None
+        keep_secret(self.api_key.get_secret_value(), password or "")

@@ -42,6 +42,7 @@ from reflexion.nodes.degradation import Degradation, Measures, in_order, share_l
 from reflexion.nodes.plain import plain
 from reflexion.nodes.settings import ConfigurationError, Settings, settings_of
 from reflexion.nodes.thread_budget import thread_budget
+from reflexion.nodes.tracing import trace_step
 from reflexion.prompts import Prompt, PromptBook
 
 T = TypeVar("T")
@@ -187,6 +188,7 @@ def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[De
         delta.setdefault("calls", calls)
         delta.setdefault("elapsed_s", time.monotonic() - started)
         cleaned: Delta = plain(delta)
+        trace_step(name, state, cleaned, turn.settings.threshold, turn.meter)
         return cleaned
 
     run.__name__ = name

@@ -6,9 +6,21 @@
 True
 """
 
+from reflexion.testing.fake_langsmith import FakeLangSmith
 from reflexion.testing.playbook import Recorded
 from reflexion.testing.reply import Reply, Script, Scripted
 from reflexion.testing.server import FakeOpenAI
 from reflexion.testing.tokens import count_tokens, prompt_tokens
+from reflexion.testing.traces import TracedRun
 
-__all__ = ["FakeOpenAI", "Recorded", "Reply", "Script", "Scripted", "count_tokens", "prompt_tokens"]
+__all__ = [
+    "FakeLangSmith",
+    "FakeOpenAI",
+    "Recorded",
+    "Reply",
+    "Script",
+    "Scripted",
+    "TracedRun",
+    "count_tokens",
+    "prompt_tokens",
+]

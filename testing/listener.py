@@ -37,7 +37,7 @@ class Listener:
             raise RuntimeError("this server is already running; make another one")
         self._stop = asyncio.Event()
         listening: Future[int] = Future()
-        thread = threading.Thread(target=lambda: asyncio.run(self._run(listening)), name="fake-openai", daemon=True)
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(listening)), name="fake-server", daemon=True)
         thread.start()
         self.port = listening.result(_START_STOP_S)
         self._thread = thread
@@ -62,7 +62,7 @@ class Listener:
             RuntimeError: it does not run.
         """
         if self._loop is None:
-            raise RuntimeError("the server is not running; use it as `with FakeOpenAI() as server:`")
+            raise RuntimeError("the server is not running; use it in a `with`")
         return self._loop
 
     def submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
