@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from reflexion.evaluators import Evaluator, as_evaluator
-from reflexion.graphs.routing import after_evaluator, after_planner, after_review, stop
+from reflexion.graphs import routing
 from reflexion.graphs.state import Input, Output, State, fresh
 from reflexion.models import ConnectionSettings, Models, Role, prepare_tracing
 from reflexion.nodes import (
@@ -109,30 +109,30 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "reflector": reflector,
         "planner": planner,
         "review": review,
-        "remember": partial(remember, stop=partial(stop, degradation=kit.degradation)),
+        "remember": partial(remember, stop=partial(routing.stop, degradation=kit.degradation)),
     }
 
     def settings(state: State, runtime: Runtime[Settings]) -> Settings:
         return settings_of(runtime.context, kit.settings, state.get("settings", {}))
 
-    # Named, as an edge is traced by its function.
-    def judged(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[after_evaluator(state, settings(state, runtime), kit.degradation)]
+    # A trace shows these names.
+    def after_evaluator(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[routing.after_evaluator(state, settings(state, runtime), kit.degradation)]
 
-    def planned(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[after_planner(state, settings(state, runtime))]
+    def after_planner(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[routing.after_planner(state, settings(state, runtime))]
 
-    def reviewed(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[after_review(state, settings(state, runtime), kit.degradation)]
+    def after_review(state: State, runtime: Runtime[Settings]) -> str:
+        return _LABELS[routing.after_review(state, settings(state, runtime), kit.degradation)]
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "actor")
     graph.add_edge("actor", "evaluator")
-    graph.add_conditional_edges("evaluator", judged, _labelled("reflector", "review", "remember"))
+    graph.add_conditional_edges("evaluator", after_evaluator, _labelled("reflector", "review", "remember"))
     graph.add_edge("reflector", "planner")
-    graph.add_conditional_edges("planner", planned, _labelled("actor", "review"))
-    graph.add_conditional_edges("review", reviewed, _labelled("actor", "reflector", "remember"))
+    graph.add_conditional_edges("planner", after_planner, _labelled("actor", "review"))
+    graph.add_conditional_edges("review", after_review, _labelled("actor", "reflector", "remember"))
     graph.add_edge("remember", END)
     return graph

@@ -20,11 +20,11 @@ TREE = [
         [
             ("recall", []),
             ("actor", [("actor attempt 1", [])]),
-            ("evaluator", [("evaluator attempt 1", []), ("next_step", [])]),
+            ("evaluator", [("evaluator attempt 1", []), ("after_evaluator", [])]),
             ("reflector", [("reflector attempt 1", [])]),
-            ("planner", [("planner attempt 1", [])]),
+            ("planner", [("planner attempt 1", []), ("after_planner", [])]),
             ("actor", [("actor attempt 2", [])]),
-            ("evaluator", [("evaluator attempt 2", []), ("next_step", [])]),
+            ("evaluator", [("evaluator attempt 2", []), ("after_evaluator", [])]),
             ("remember", []),
         ],
     )

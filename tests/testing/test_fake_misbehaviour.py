@@ -165,6 +165,7 @@ async def test_a_pipelined_request_is_not_lost(server):
 
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 def test_close_ends_open_connections_and_leaks_nothing():
+    gc.collect()  # what an earlier test left is not this one's
     with FakeOpenAI() as server, httpx.Client(timeout=5) as http:
         server.script("m", Reply("x" * 100, stall_after=1))
         url = f"{server.base_url}/chat/completions"
