@@ -1,20 +1,18 @@
 """Where models are found, in every loop of a process, and that no key is ever shown."""
 
 import asyncio
-import gc
 import logging
 import traceback
-import warnings
 
 import pytest
 from endpoint import PROMPT, VERDICT, Endpoint
 from langchain_core.tracers.context import collect_runs
 from langchain_openai import ChatOpenAI
+from leaks import assert_leaks_nothing
 from pydantic import SecretStr, ValidationError
 
 from reflexion.models import (
     ConnectionSettings,
-    Meter,
     ModelConfigurationError,
     ModelError,
     Models,
@@ -127,24 +125,32 @@ async def test_one_client_per_model(endpoint):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_same_models_serve_one_loop_after_another_and_leave_nothing_open(own):
-    gc.collect()  # what an earlier test left is not this one's
-    with FakeOpenAI() as server, warnings.catch_warnings():
-        warnings.simplefilter("error")
-        server.default("m", "fine")
-        brought = ChatOpenAI(model="m", base_url=server.base_url, api_key="any") if own else None
-        models = Models(ConnectionSettings(base_url=server.base_url, api_key="any", _env_file=None), own=brought)
+    assert_leaks_nothing(f"""
+        import asyncio
 
-        async def run():
-            try:
-                client = models.client("actor", "m")
-                calls = (client.complete(PROMPT, Meter(role="actor", attempt=1)) for _ in range(3))
-                return [reply.text for reply in await asyncio.gather(*calls)]
-            finally:
-                await models.aclose()
+        from langchain_core.messages import HumanMessage
+        from langchain_openai import ChatOpenAI
 
-        assert [asyncio.run(run()) for _ in range(2)] == [["fine"] * 3] * 2
-        assert server.count == 6
-        gc.collect()
+        from reflexion.models import ConnectionSettings, Meter, Models
+        from reflexion.testing import FakeOpenAI
+
+        with FakeOpenAI() as server:
+            server.default("m", "fine")
+            brought = ChatOpenAI(model="m", base_url=server.base_url, api_key="any") if {own} else None
+            models = Models(ConnectionSettings(base_url=server.base_url, api_key="any", _env_file=None), own=brought)
+
+            async def run():
+                try:
+                    client = models.client("actor", "m")
+                    prompt = [HumanMessage("hi")]
+                    calls = (client.complete(prompt, Meter(role="actor", attempt=1)) for _ in range(3))
+                    return [reply.text for reply in await asyncio.gather(*calls)]
+                finally:
+                    await models.aclose()
+
+            assert [asyncio.run(run()) for _ in range(2)] == [["fine"] * 3] * 2
+            assert server.count == 6
+    """)
 
 
 async def test_calls_at_the_same_time_connect_once(endpoint):

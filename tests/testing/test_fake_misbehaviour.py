@@ -1,12 +1,12 @@
 """The ways to fail: statuses, bodies, sockets and silence."""
 
 import asyncio
-import gc
 import json
 
 import httpx
 import openai
 import pytest
+from leaks import assert_leaks_nothing
 
 from reflexion.testing import FakeOpenAI, Reply
 
@@ -163,18 +163,27 @@ async def test_a_pipelined_request_is_not_lost(server):
     assert answers.index(b'"one"') < answers.index(b'"two"')
 
 
-@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 def test_close_ends_open_connections_and_leaks_nothing():
-    gc.collect()  # what an earlier test left is not this one's
-    with FakeOpenAI() as server, httpx.Client(timeout=5) as http:
-        server.script("m", Reply("x" * 100, stall_after=1))
-        url = f"{server.base_url}/chat/completions"
-        with http.stream("POST", url, json={"model": "m", "stream": True}) as response:
-            server.close()
-            with pytest.raises(httpx.HTTPError):
-                response.read()
-        with pytest.raises(httpx.ConnectError):
-            http.get(url)
-        server.start()
-        assert http.get(f"{server.base_url}/models").json()["data"][0]["id"] == "m"
-    gc.collect()
+    assert_leaks_nothing("""
+        import httpx
+
+        from reflexion.testing import FakeOpenAI, Reply
+
+        with FakeOpenAI() as server, httpx.Client(timeout=5) as http:
+            server.script("m", Reply("x" * 100, stall_after=1))
+            url = f"{server.base_url}/chat/completions"
+            with http.stream("POST", url, json={"model": "m", "stream": True}) as response:
+                server.close()
+                try:
+                    response.read()
+                    raise AssertionError("the connection outlives the server")
+                except httpx.HTTPError:
+                    pass
+            try:
+                http.get(url)
+                raise AssertionError("the server still listens")
+            except httpx.ConnectError:
+                pass
+            server.start()
+            assert http.get(f"{server.base_url}/models").json()["data"][0]["id"] == "m"
+    """)
