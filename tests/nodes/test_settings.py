@@ -50,6 +50,8 @@ def test_an_empty_variable_is_none(monkeypatch):
         ({"max_attempts": 0}, r"max_attempts: .*\(it is 0\)"),
         ({"thresold": 0.5}, "thresold: there is no such setting"),
         ({"attempt_style": "wild"}, "attempt_style: .*'auto', 'fresh' or 'revise'"),
+        ({"actor_prompt": "Be brief."}, r"^actor_prompt: lacks \{\{rules\}\}, without which nothing that was learned"),
+        ({"evaluator_prompt": "Judge {{task}}."}, r"^evaluator_prompt: lacks \{\{criteria\}\}"),
         ({"budget_usd": "-1", "namespace": ""}, "namespace: .*; budget_usd: "),
     ],
 )
@@ -68,3 +70,8 @@ def test_a_context_that_is_not_ours_means_the_default(monkeypatch):
         assert settings_of(context, None).max_attempts == 7
         assert settings_of(context, default) is default
     assert settings_of(own, default) is own
+
+
+def test_an_empty_prompt_is_none():
+    settings = make_settings(actor_prompt="  ", reflector_prompt="", planner_prompt=" Plan. ")
+    assert settings.own_prompts() == {"planner": "Plan."}
