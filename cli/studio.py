@@ -14,6 +14,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dotenv import load_dotenv
@@ -23,6 +24,7 @@ from reflexion.graphs import ConfigurationError, server
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.memory import open_persistence
 from reflexion.nodes import make_settings
+from reflexion.prompts import PromptBook
 
 HOST, USUAL_PORT = "127.0.0.1", 2024
 CLOSE_S = 5
@@ -49,12 +51,32 @@ def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -
     address = f"http://{HOST}:{_free_port(port)}"
     # The whole of it, since tracing has variables of its own; the environment wins.
     load_dotenv(".env")
+    installation = read_installation(**({} if database is None else {"database_url": database}))
+    # What is wrong with any of these is said here, and not in the server's log.
     make_settings()
-    threads = _hand_over(read_installation(**({} if database is None else {"database_url": database})))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    PromptBook.load(installation.prompts)
+    threads = _hand_over(installation)
+    told = _ends_by_signal()
     with _folder_of_its_own(), _announced(address, threads):
-        _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
+        try:
+            _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
+        except SystemExit as error:
+            if not told:
+                raise ConfigurationError("the server did not start: its log says why, with --verbose more") from error
     return INTERRUPTED
+
+
+def _ends_by_signal() -> list[int]:
+    """Let SIGINT and SIGTERM do the same; returns a list to which each that comes is added."""
+    told: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return told
 
 
 def _run(port: int, jobs: int, *, verbose: bool) -> None:
@@ -67,20 +89,17 @@ def _run(port: int, jobs: int, *, verbose: bool) -> None:
         # Whoever asked for the run gets its error; the log would repeat it with two tracebacks.
         for name in ("langgraph_api.worker", "langgraph_runtime_inmem.queue"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        run_server(
-            HOST,
-            port,
-            graphs={"reflexion": "reflexion.graphs.studio:graph"},
-            checkpointer={"path": f"{server.__file__}:checkpointer"},
-            store={"path": f"{server.__file__}:store"},
-            n_jobs_per_worker=jobs,
-            disable_persistence=True,
-            server_level="INFO" if verbose else "ERROR",
-            timeout_graceful_shutdown=CLOSE_S,
-        )
-    except SystemExit as error:
-        raise ConfigurationError("the server did not start; its log says why (--verbose shows more)") from error
+    run_server(
+        HOST,
+        port,
+        graphs={"reflexion": "reflexion.graphs.studio:graph"},
+        checkpointer={"path": f"{server.__file__}:checkpointer"},
+        store={"path": f"{server.__file__}:store"},
+        n_jobs_per_worker=jobs,
+        disable_persistence=True,
+        server_level="INFO" if verbose else "ERROR",
+        timeout_graceful_shutdown=CLOSE_S,
+    )
 
 
 def _hand_over(installation: Installation) -> list[str]:
@@ -100,10 +119,7 @@ def _hand_over(installation: Installation) -> list[str]:
 
 
 async def _look_into(url: str | None) -> tuple[str, list[str]]:
-    """The database's URL with an absolute path, and its recent threads with UUIDs for names, the oldest first.
-
-    What is wrong with the database is said here, and not in the server's log.
-    """
+    """The database's URL with an absolute path, and its recent threads with UUIDs for names, the oldest first."""
     async with open_persistence(url) as persistence:
         found = [entry.config["configurable"] async for entry in persistence.checkpointer.alist(None, limit=RECENT)]
         threads = dict.fromkeys(place["thread_id"] for place in found if _is_uuid(place["thread_id"]))

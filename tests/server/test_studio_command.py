@@ -131,6 +131,8 @@ def test_what_keeps_it_from_starting_is_one_line(monkeypatch):
         port = str(taken.getsockname()[1])
         assert f"--port {port}" in refused("--port", port)
     assert "mysql" in refused("--database", "mysql://x")
+    monkeypatch.setenv("REFLEXION_PROMPTS", "nowhere")
+    assert "nowhere" in refused()
     monkeypatch.setenv("REFLEXION_THRESHOLD", "7")
     assert "threshold" in refused()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
