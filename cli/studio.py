@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib.util
+import json
 import logging
 import os
 import signal
@@ -10,8 +11,10 @@ import socket
 import tempfile
 import threading
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dotenv import load_dotenv
@@ -21,11 +24,14 @@ from reflexion.graphs import ConfigurationError, server
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.memory import open_persistence
 from reflexion.nodes import make_settings
+from reflexion.prompts import PromptBook
 
 HOST, USUAL_PORT = "127.0.0.1", 2024
 CLOSE_S = 5
 """How long the end waits for streams that a browser holds open, in seconds."""
 POLL_S = 0.1
+RECENT = 500
+"""Newest checkpoints whose threads the server is told of: those of some fifty runs."""
 
 
 def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -> int:
@@ -45,12 +51,32 @@ def serve(port: int | None, *, jobs: int, database: str | None, verbose: bool) -
     address = f"http://{HOST}:{_free_port(port)}"
     # The whole of it, since tracing has variables of its own; the environment wins.
     load_dotenv(".env")
+    installation = read_installation(**({} if database is None else {"database_url": database}))
+    # What is wrong with any of these is said here, and not in the server's log.
     make_settings()
-    _fix_paths(read_installation(**({} if database is None else {"database_url": database})))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _folder_of_its_own(), _announced(address):
-        _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
+    PromptBook.load(installation.prompts)
+    threads = _hand_over(installation)
+    told = _ends_by_signal()
+    with _folder_of_its_own(), _announced(address, threads):
+        try:
+            _run(int(address.rpartition(":")[2]), jobs, verbose=verbose)
+        except SystemExit as error:
+            if not told:
+                raise ConfigurationError("the server did not start: its log says why, with --verbose more") from error
     return INTERRUPTED
+
+
+def _ends_by_signal() -> list[int]:
+    """Let SIGINT and SIGTERM do the same; returns a list to which each that comes is added."""
+    told: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return told
 
 
 def _run(port: int, jobs: int, *, verbose: bool) -> None:
@@ -63,37 +89,49 @@ def _run(port: int, jobs: int, *, verbose: bool) -> None:
         # Whoever asked for the run gets its error; the log would repeat it with two tracebacks.
         for name in ("langgraph_api.worker", "langgraph_runtime_inmem.queue"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        run_server(
-            HOST,
-            port,
-            graphs={"reflexion": "reflexion.graphs.studio:graph"},
-            checkpointer={"path": f"{server.__file__}:checkpointer"},
-            store={"path": f"{server.__file__}:store"},
-            n_jobs_per_worker=jobs,
-            disable_persistence=True,
-            server_level="INFO" if verbose else "ERROR",
-            timeout_graceful_shutdown=CLOSE_S,
-        )
-    except SystemExit as error:
-        raise ConfigurationError("the server did not start; its log says why (--verbose shows more)") from error
+    run_server(
+        HOST,
+        port,
+        graphs={"reflexion": "reflexion.graphs.studio:graph"},
+        checkpointer={"path": f"{server.__file__}:checkpointer"},
+        store={"path": f"{server.__file__}:store"},
+        n_jobs_per_worker=jobs,
+        disable_persistence=True,
+        server_level="INFO" if verbose else "ERROR",
+        timeout_graceful_shutdown=CLOSE_S,
+    )
 
 
-def _fix_paths(installation: Installation) -> None:
-    """Hand over by the environment, with absolute paths, what names a file: the server works in another folder."""
-    os.environ["REFLEXION_DATABASE_URL"] = asyncio.run(_opened_once(installation.database_url))
+def _hand_over(installation: Installation) -> list[str]:
+    """Put what names a file into the environment as an absolute path, since the server works in another folder.
+
+    Returns:
+        The database's threads, see `_look_into`.
+    """
+    os.environ["REFLEXION_DATABASE_URL"], threads = asyncio.run(_look_into(installation.database_url))
     for name, path in {"PROMPTS": installation.prompts, "EMBEDDED_PATH": installation.embedded_path}.items():
         if path is not None:
             os.environ[f"REFLEXION_{name}"] = str(path.expanduser().absolute())
     for name, value in os.environ.items():
         if name.startswith("REFLEXION_") and name.endswith("MODEL") and value.endswith(".gguf"):
             os.environ[name] = str(Path(value).absolute())
+    return threads
 
 
-async def _opened_once(url: str | None) -> str:
-    """The database's URL with an absolute path; what is wrong with it is said here, and not in the server's log."""
+async def _look_into(url: str | None) -> tuple[str, list[str]]:
+    """The database's URL with an absolute path, and its recent threads with UUIDs for names, the oldest first."""
     async with open_persistence(url) as persistence:
-        return persistence.url if url is None or url.startswith("sqlite:") else url
+        found = [entry.config["configurable"] async for entry in persistence.checkpointer.alist(None, limit=RECENT)]
+        threads = dict.fromkeys(place["thread_id"] for place in found if _is_uuid(place["thread_id"]))
+        absolute = persistence.url if url is None or url.startswith("sqlite:") else url
+        return absolute, list(threads)[::-1]
+
+
+def _is_uuid(name: str) -> bool:
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
 
 
 def _free_port(wanted: int | None) -> int:
@@ -126,13 +164,19 @@ def _folder_of_its_own() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _announced(address: str) -> Iterator[None]:
-    """Print the addresses as soon as the server answers."""
+def _announced(address: str, threads: list[str]) -> Iterator[None]:
+    """Print the addresses as soon as the server answers and has the threads on its list."""
     ended = threading.Event()
 
     def wait() -> None:
         while not ended.wait(POLL_S):
-            with contextlib.suppress(OSError), _opener().open(f"{address}/ok", timeout=10):
+            with contextlib.suppress(OSError):
+                _ask(f"{address}/ok")
+                for thread in threads:
+                    _ask(
+                        f"{address}/threads",
+                        {"thread_id": thread, "metadata": {"graph_id": "reflexion"}, "if_exists": "do_nothing"},
+                    )
                 lines = [
                     f"API      {address}",
                     f"docs     {address}/docs",
@@ -149,6 +193,9 @@ def _announced(address: str) -> Iterator[None]:
         ended.set()
 
 
-def _opener() -> Any:
+def _ask(url: str, body: dict[str, Any] | None = None) -> None:
     # A proxy in the environment has nothing to do with this machine.
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    data = None if body is None else json.dumps(body).encode()
+    with opener.open(urllib.request.Request(url, data, {"Content-Type": "application/json"}), timeout=10):  # noqa: S310
+        pass

@@ -52,6 +52,8 @@ def test_an_empty_variable_is_none(monkeypatch):
         ({"max_attempts": 0}, r"max_attempts: .*\(it is 0\)"),
         ({"thresold": 0.5}, "thresold: there is no such setting"),
         ({"attempt_style": "wild"}, "attempt_style: .*'auto', 'fresh' or 'revise'"),
+        ({"actor_prompt": "Be brief."}, r"^actor_prompt: lacks \{\{rules\}\}, without which nothing that was learned"),
+        ({"evaluator_prompt": "Judge {{task}}."}, r"^evaluator_prompt: lacks \{\{criteria\}\}"),
         ({"budget_usd": "-1", "namespace": ""}, "namespace: .*; budget_usd: "),
     ],
 )
@@ -81,3 +83,8 @@ def test_what_a_run_was_told_at_its_start_holds_until_it_is_told_otherwise(monke
         assert (resumed.budget_usd, resumed.fallback_models, resumed.threshold) == (Decimal("0.25"), ("a", "b"), 0.6)
     resumed = settings_of(Settings(budget_usd=1, threshold=0.9), default, kept)
     assert (resumed.budget_usd, resumed.fallback_models, resumed.threshold) == (1, ("a", "b"), 0.9)
+
+
+def test_an_empty_prompt_is_none():
+    settings = make_settings(actor_prompt="  ", reflector_prompt="", planner_prompt=" Plan. ")
+    assert settings.own_prompts() == {"planner": "Plan."}

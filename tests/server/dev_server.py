@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 ROLES = ("actor", "evaluator", "reflector", "planner")
 LESSON = "Check the empty list before taking its first item."
 PLAN = "1. Look at the empty list."
+MODEL = "common"
 SECRET = "sk-very-secret-0123456789"
 START_S = 100.0
 """It starts in a few seconds; without compiled bytecode, on a busy machine, in a minute."""
@@ -54,6 +55,7 @@ def dev_server(folder: Path) -> Iterator[DevServer]:
         environment = clean_environment() | {
             "REFLEXION_BASE_URL": endpoint.base_url,
             "REFLEXION_API_KEY": SECRET,
+            "REFLEXION_MODEL": MODEL,
             "REFLEXION_DATABASE_URL": database_url,
         }
         arguments = ["--no-browser", "--no-reload", "--port", str(port), "--n-jobs-per-worker", "10"]

@@ -14,6 +14,7 @@ from langgraph_sdk import get_client
 from typer.testing import CliRunner
 
 from reflexion.cli.app import app
+from reflexion.graphs import open_reflexion
 from reflexion.testing import FakeOpenAI
 
 
@@ -78,13 +79,20 @@ async def test_it_serves_the_graph_from_any_folder_and_leaves_nothing_there(fold
         (folder / "own" / "planner.md").write_text("# system\nPlan in one line.\n# user\n{{task}} {{lesson}}")
         (folder / ".env").write_text(
             f"REFLEXION_BASE_URL={endpoint.base_url}\nREFLEXION_DATABASE_URL=sqlite:///runs.sqlite\n"
-            "REFLEXION_PROMPTS=own\nREFLEXION_MAX_ATTEMPTS=2\n"
+            "REFLEXION_PROMPTS=own\nREFLEXION_MAX_ATTEMPTS=2\nREFLEXION_MODEL=m\n"
         )
+        async with open_reflexion(
+            database_url="sqlite:///runs.sqlite", actor=lambda given: "done", evaluator=lambda answer: 1.0
+        ) as agent:
+            earlier = (await agent.run("Say done.")).thread_id
+            await agent.run("Say done.", thread="named")
         process = studio()
         printed = addresses(process)
         assert printed["Studio"] == f"https://smith.langchain.com/studio/?baseUrl={printed['API']}"
         async with get_client(url=printed["API"]) as client:
             assert "reflexion" in [assistant["graph_id"] for assistant in await client.assistants.search()]
+            assert [thread["thread_id"] for thread in await client.threads.search()] == [earlier]
+            assert (await client.threads.get_state(earlier))["values"]["answer"] == "done"
             result = await client.runs.wait(None, "reflexion", input={"task": "Sum a list."}, context=cast.context)
         assert (result["passed"], len(result["attempts"])) == (True, 2)
         assert cast.requests("planner")[0].startswith("Plan in one line.")
@@ -123,6 +131,8 @@ def test_what_keeps_it_from_starting_is_one_line(monkeypatch):
         port = str(taken.getsockname()[1])
         assert f"--port {port}" in refused("--port", port)
     assert "mysql" in refused("--database", "mysql://x")
+    monkeypatch.setenv("REFLEXION_PROMPTS", "nowhere")
+    assert "nowhere" in refused()
     monkeypatch.setenv("REFLEXION_THRESHOLD", "7")
     assert "threshold" in refused()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
