@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Sequence
+from itertools import count
 from multiprocessing.connection import Connection
 from statistics import median
 
@@ -22,7 +23,7 @@ from langchain_core.tracers.langchain import wait_for_all_tracers
 
 from reflexion.graphs import Reflexion, Settings, open_reflexion
 from reflexion.models import ConnectionSettings
-from reflexion.testing import FakeLangSmith, FakeOpenAI, Reply
+from reflexion.testing import FakeLangSmith, FakeOpenAI
 
 TASK = "Write a function that returns the largest number of each prefix of a list. " * 10
 ANSWER = "def largest(numbers):\n    return [max(numbers[: i + 1]) for i in range(len(numbers))]\n" * 10
@@ -31,7 +32,8 @@ ANSWER = "def largest(numbers):\n    return [max(numbers[: i + 1]) for i in rang
 def serve(pipe: Connection) -> None:
     """Be the model and LangSmith until told to stop; runs in a process of its own."""
     with FakeOpenAI() as model, FakeLangSmith() as traces:
-        model.default("m", Reply(ANSWER))
+        numbers = count()
+        model.default("m", lambda _: f"{ANSWER}# version {next(numbers)}")
         model.default("critic", {"score": 4, "weaknesses": "it is slow", "improvements": "use one pass"})
         model.default("reflector", {"improvement": "Carry the largest number along."})
         pipe.send((model.base_url, traces.environment()))

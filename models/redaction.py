@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ MOST_TEXT = 200_000
 _LONGEST_SECRET = 1_000
 """Characters that are searched beyond those that are kept, so that no half of a key is left at the cut."""
 _DEEPEST = 30
+_SHORT = 100
 
 HIDDEN: dict[str, Any] = {}
 """What is traced in place of inputs and outputs that are to be hidden."""
@@ -28,10 +30,21 @@ _secrets: set[str] = set()
 def keep_secret(*secrets: str) -> None:
     """Let no trace of this process repeat these, whoever is traced."""
     _secrets.update(filter(None, secrets))
+    _short.cache_clear()
 
 
 def redacted(text: str) -> str:
     """The text without anything that is, or looks like, a key, and not longer than `LONGEST_TEXT`."""
+    return _short(text) if len(text) <= _SHORT else _redacted(text)
+
+
+@lru_cache(maxsize=4096)
+def _short(text: str) -> str:
+    """Names and numbers, of which every trace has hundreds, and all of them the same."""
+    return _redacted(text)
+
+
+def _redacted(text: str) -> str:
     kept = text[: LONGEST_TEXT + _LONGEST_SECRET]
     for secret in _secrets.copy():
         if secret in kept:

@@ -26,7 +26,6 @@ from langsmith.utils import (
 )
 from requests import Response
 from requests.adapters import HTTPAdapter
-from urllib3 import Retry
 
 from reflexion.models.redaction import HIDDEN, keep_secret, redacted, traceable
 from reflexion.models.settings import ConnectionSettings
@@ -78,7 +77,7 @@ class TraceClient(langsmith.Client):
         super().__init__(info=_INFO, omit_traced_runtime_info=True, **options)
         keep_secret(self.api_key or "")
         for path in _INGESTS:
-            self.session.mount(f"{self.api_url}{path}", HTTPAdapter(max_retries=Retry(0), pool_maxsize=8))
+            self.session.mount(f"{self.api_url}{path}", HTTPAdapter(max_retries=0))
         atexit.register(partial(_finish, WeakMethod(self.finish)))
 
     def create_run(self, name: str, inputs: Any, run_type: Any, **fields: Any) -> None:
@@ -108,9 +107,11 @@ class TraceClient(langsmith.Client):
         options["stop_after_attempt"] = 1
         try:
             response = super().request_with_retries(method, pathname, request_kwargs=given, **options)
-        except (LangSmithConflictError, LangSmithNotFoundError) as error:
-            if isinstance(error, LangSmithConflictError) or pathname.endswith("/runs/multipart"):
-                raise  # it was there already; or this LangSmith is old, and is asked in its own way next
+        except LangSmithConflictError:
+            pass  # it is there already
+        except LangSmithNotFoundError as error:
+            if pathname.endswith("/runs/multipart"):
+                raise  # an old LangSmith, which is asked in its own way next
             self.give_up(_reason(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the run's trouble
             self.give_up(_reason(error))
@@ -133,6 +134,11 @@ class TraceClient(langsmith.Client):
             self.flush(timeout=0.05)
         if self._waiting:
             self.give_up("no answer")
+
+    @property
+    def queues_feedback(self) -> bool:
+        """Whether feedback is sent in the background like runs; old versions of LangSmith take it one by one."""
+        return self.tracing_mode == "langsmith" and not self._multipart_disabled
 
     @property
     def _waiting(self) -> int:

@@ -163,8 +163,8 @@ def _send(on: RunTree, about: str, key: str, score: float | None, comment: str |
         source_info={"evaluator": evaluator} if evaluator else None,
         stop_after_attempt=1,
     )
-    if isinstance(client, TraceClient) and client.tracing_mode == "langsmith":
-        send()  # it only queues
+    if isinstance(client, TraceClient) and client.queues_feedback:
+        send()
     else:
         asyncio.get_running_loop().run_in_executor(None, partial(_without_trouble, send))
 
