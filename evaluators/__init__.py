@@ -5,12 +5,15 @@ from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
+from reflexion.evaluators.rubric import Criterion, CriterionError, Rubric
 from reflexion.evaluators.unit_tests import UnitTests
 from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
     "Cascade",
+    "Criterion",
+    "CriterionError",
     "CriterionScore",
     "Critic",
     "Evaluation",
@@ -19,6 +22,7 @@ __all__ = [
     "Function",
     "Limits",
     "Match",
+    "Rubric",
     "Task",
     "TestsInvalid",
     "UnitTests",

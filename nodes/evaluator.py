@@ -86,7 +86,15 @@ def choose(task: Task, turn: Turn) -> Evaluator:
     if task.expect is not None:
         checks.append(Match())
     if task.criteria or not checks:
-        critic = Critic(turn.client("evaluator"), turn.meter, turn.kit.prompts, turn.settings.lang)
+        settings, client = turn.settings, turn.client("evaluator")
+        critic = Critic(
+            client,
+            turn.meter,
+            turn.kit.prompts,
+            settings.lang,
+            threshold=settings.threshold,
+            samples=settings.critic_samples,
+        )
         checks.append(critic)
     return checks[0] if len(checks) == 1 else Cascade(checks)
 
