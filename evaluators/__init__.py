@@ -1,9 +1,9 @@
 """How an attempt is scored: unit tests, comparison, any function, a model as critic."""
 
-from reflexion.evaluators.cascade import Cascade
 from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
+from reflexion.evaluators.panel import Panel
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.evaluators.rubric import Criterion, CriterionError, Rubric
 from reflexion.evaluators.unit_tests import UnitTests
@@ -11,7 +11,6 @@ from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
-    "Cascade",
     "Criterion",
     "CriterionError",
     "CriterionScore",
@@ -22,6 +21,7 @@ __all__ = [
     "Function",
     "Limits",
     "Match",
+    "Panel",
     "Rubric",
     "Task",
     "TestsInvalid",

@@ -5,7 +5,7 @@ import time
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Limits, Match, Task, UnitTests
+from reflexion.evaluators import Attempt, Critic, Evaluation, Evaluator, Limits, Match, Panel, Task, UnitTests
 from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub
 from reflexion.nodes.attempts import passes, same_answer
 from reflexion.nodes.recall import TaskSpec
@@ -96,7 +96,7 @@ def choose(task: Task, turn: Turn) -> Evaluator:
             samples=settings.critic_samples,
         )
         checks.append(critic)
-    return checks[0] if len(checks) == 1 else Cascade(checks)
+    return checks[0] if len(checks) == 1 else Panel(checks)
 
 
 def _verdict_of(attempt: Attempt) -> Evaluation:
