@@ -1,7 +1,9 @@
-"""How an attempt is scored: unit tests, comparison, any function, a model as critic."""
+"""How an attempt is scored: unit tests, comparison, tools, any function, a model as critic."""
 
+from reflexion.evaluators.command import Command, exit_code, junit, tap
 from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.function import Function, as_evaluator
+from reflexion.evaluators.lint import Linter, TypeChecker
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
 from reflexion.evaluators.panel import Panel
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
@@ -11,6 +13,7 @@ from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
+    "Command",
     "Criterion",
     "CriterionError",
     "CriterionScore",
@@ -20,13 +23,18 @@ __all__ = [
     "ExpectError",
     "Function",
     "Limits",
+    "Linter",
     "Match",
     "Panel",
     "Rubric",
     "Task",
     "TestsInvalid",
+    "TypeChecker",
     "UnitTests",
     "as_evaluator",
     "check_tests",
+    "exit_code",
+    "junit",
     "read_expectation",
+    "tap",
 ]
