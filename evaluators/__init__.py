@@ -2,9 +2,10 @@
 
 from reflexion.evaluators.command import Command, exit_code, junit, tap
 from reflexion.evaluators.critic import Critic
+from reflexion.evaluators.expectation import ExpectError, asks_for_code, read_expectation
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.lint import Linter, TypeChecker
-from reflexion.evaluators.match import ExpectError, Match, read_expectation
+from reflexion.evaluators.match import Match
 from reflexion.evaluators.panel import Panel
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.evaluators.rubric import Criterion, CriterionError, Rubric
@@ -32,6 +33,7 @@ __all__ = [
     "TypeChecker",
     "UnitTests",
     "as_evaluator",
+    "asks_for_code",
     "check_tests",
     "exit_code",
     "junit",

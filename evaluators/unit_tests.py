@@ -36,17 +36,24 @@ class UnitTests:
             A score of None where the tests or the sandbox are at fault: that says nothing about the answer.
         """
         code = await asyncio.to_thread(extract_code, attempt["answer"])
-        verdict = await judge(code, task.tests, entry=self._entry or _entry(task.text, code), limits=self._limits)
-        return _evaluation(verdict)
+        verdict = await judge(code, task.tests, entry=self._entry or entry_of(task.text, code), limits=self._limits)
+        return evaluation_of(verdict)
 
 
-def _entry(text: str, code: str) -> str | None:
-    defined = set(_DEFINED.findall(code))
+def entry_of(text: str, code: str) -> str | None:
+    """The last function that a task's text begins and the code defines."""
+    defined = functions_of(code)
     named = [name for name in _BEGUN.findall(text) if name in defined]
     return named[-1] if named else None
 
 
-def _evaluation(verdict: Verdict) -> Evaluation:
+def functions_of(code: str) -> list[str]:
+    """The functions that code defines outside of classes and functions, in their order."""
+    return _DEFINED.findall(code)
+
+
+def evaluation_of(verdict: Verdict) -> Evaluation:
+    """What a verdict of the sandbox means for an attempt."""
     match verdict.state:
         case "no_tests" | "tests_invalid":
             return _made(None, f"The tests could not be used: {verdict.message}")
