@@ -2,6 +2,7 @@
 
 from reflexion.evaluators.command import Command, exit_code, junit, tap
 from reflexion.evaluators.critic import Critic
+from reflexion.evaluators.examples import as_tests, examples_of
 from reflexion.evaluators.expectation import ExpectError, asks_for_code, read_expectation
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.lint import Linter, TypeChecker
@@ -33,8 +34,10 @@ __all__ = [
     "TypeChecker",
     "UnitTests",
     "as_evaluator",
+    "as_tests",
     "asks_for_code",
     "check_tests",
+    "examples_of",
     "exit_code",
     "junit",
     "read_expectation",

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import CriterionError, ExpectError, Rubric, TestsInvalid, check_tests, read_expectation
+from reflexion.evaluators import CriterionError, ExpectError, Rubric, TestsInvalid, as_tests, read_expectation
 from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
 from reflexion.nodes.settings import ConfigurationError
 from reflexion.nodes.turn import Delta, Turn
@@ -94,7 +94,7 @@ def read_task(state: RecallReads) -> TaskSpec:
         )
     try:
         if tests:
-            check_tests(tests)
+            tests = as_tests(tests)
         if expect not in (None, ""):
             read_expectation(expect)
         Rubric.read(criteria)
