@@ -1,11 +1,14 @@
 """Scores an answer by running its code against the task's tests."""
 
+import ast
 import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
 from reflexion.evaluators.code import extract_code
 from reflexion.evaluators.records import Attempt, Evaluation, Task
-from reflexion.sandbox import Limits, TestResult, Verdict, judge
+from reflexion.sandbox import Limits, TestResult, Verdict, judge, parse
 
 _SHOWN_FAILURES = 10
 _SHOWN_OUTPUT = 500
@@ -37,7 +40,32 @@ class UnitTests:
         """
         code = await asyncio.to_thread(extract_code, attempt["answer"])
         verdict = await judge(code, task.tests, entry=self._entry or entry_of(task.text, code), limits=self._limits)
-        return evaluation_of(verdict)
+        bodies = await asyncio.to_thread(_bodies, task.tests)
+        results = tuple(_with_body(result, bodies) for result in verdict.results)
+        return evaluation_of(replace(verdict, results=results))
+
+
+def _with_body(result: TestResult, bodies: Mapping[str, str]) -> TestResult:
+    """A failed test function under what it does: its name alone would say nothing to whoever has not seen it."""
+    if result.passed or result.name not in bodies or result.message.startswith("assert "):
+        return result
+    return replace(result, name=f"{result.name}: {bodies[result.name]}")
+
+
+def _bodies(tests: str) -> dict[str, str]:
+    """The statements of each test function and method, in one line."""
+    try:
+        tree = parse(tests)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    owners = [("", tree.body), *((f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef))]
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        owner + node.name: "; ".join(" ".join(ast.unparse(line).split()) for line in node.body)
+        for owner, body in owners
+        for node in body
+        if isinstance(node, functions)
+    }
 
 
 def entry_of(text: str, code: str) -> str | None:
