@@ -89,7 +89,9 @@ def _test(source: str, want: str, raised: str | None) -> str:
             return f"assert str({ast.unparse(value)}).strip() == {want.replace('<BLANKLINE>', '')!r}"
         case _ if printed:
             return ""
-    return f"assert {shown} == {want}" if _is_literal(want) else f"assert repr({shown}) == {want!r}"
+    # Prose may follow a value without the empty line that doctest needs.
+    value = next((text for text in (want, want.partition("\n")[0]) if _is_literal(text)), None)
+    return f"assert repr({shown}) == {want!r}" if value is None else f"assert {shown} == {value}"
 
 
 def _without_quotes(text: str) -> str:

@@ -97,14 +97,14 @@ def read_task(state: RecallReads) -> TaskSpec:
             tests = as_tests(tests)
         if expect not in (None, ""):
             read_expectation(expect)
-        Rubric.read(criteria)
+        rubric = Rubric.read(criteria)
     except (TestsInvalid, ExpectError, CriterionError) as error:
         raise ConfigurationError(str(error)) from error
     return TaskSpec(
         text=text,
         tests=tests,
         expect=None if expect == "" else expect,
-        criteria=list(criteria),
+        criteria=[str(criterion) for criterion in rubric],
         from_messages=from_messages,
     )
 

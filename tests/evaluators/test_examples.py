@@ -81,6 +81,8 @@ async def test_a_task_is_judged_by_its_own_examples():
         (">>> f(1)\n{1, 2}\n>>> f(1)\n{1, 2}", "assert f(1) == {1, 2}"),
         (">>> f(1)\nFraction(1, 2)", "assert repr(f(1)) == 'Fraction(1, 2)'"),
         (">>> f(1)\n[1, ...]", ""),
+        (">>> f(1)\n2\nand so on.", "assert f(1) == 2"),
+        (">>> f(1)\n[1,\n2]", "assert f(1) == [1,\n2]"),
         (">>> print(f(1), 2)\n3 2", ""),
         (">>> print(f(1))\na\n<BLANKLINE>\nb", "assert str(f(1)).strip() == 'a\\n\\nb'"),
         (">>> for x in f(): x\n1", ""),
