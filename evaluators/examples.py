@@ -90,8 +90,8 @@ def _test(source: str, want: str, raised: str | None) -> str:
         case _ if printed:
             return ""
     # Prose may follow a value without the empty line that doctest needs.
-    value = next((text for text in (want, want.partition("\n")[0]) if _is_literal(text)), None)
-    return f"assert repr({shown}) == {want!r}" if value is None else f"assert {shown} == {value}"
+    literal = next((text for text in (want, want.partition("\n")[0]) if _is_literal(text)), None)
+    return f"assert repr({shown}) == {want!r}" if literal is None else f"assert {shown} == {literal}"
 
 
 def _without_quotes(text: str) -> str:

@@ -60,8 +60,10 @@ def run(
         stop: set by another thread to kill it earlier.
 
     Raises:
-        OSError: it could not be started.
+        OSError: it could not be started, or not be ended again with all that it starts, as on Windows.
     """
+    if os.name != "posix":
+        raise OSError(f"commands run on Linux and macOS, not on {os.name}")
     process = subprocess.Popen(  # noqa: S603 - a program that the user named
         list(argv),
         cwd=folder,
@@ -77,7 +79,7 @@ def run(
     kept = {process.stdout.fileno(): HeadAndTail(OUTPUT_BYTES), process.stderr.fileno(): HeadAndTail(OUTPUT_BYTES)}
     with process.stdout, process.stderr:
         try:
-            timed_out = not _watch(process.pid, kept, time.monotonic() + timeout_s, stop)
+            timed_out = not _watch(process, kept, time.monotonic() + timeout_s, stop)
         finally:
             kill_session(process.pid)  # its number is its own until it is reaped
             process.wait()
@@ -85,7 +87,16 @@ def run(
     return Finished(exit_code=process.returncode, stdout=stdout, stderr=stderr, timed_out=timed_out)
 
 
-def _watch(pid: int, kept: Mapping[int, HeadAndTail], deadline: float, stop: threading.Event) -> bool:
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has, without reaping it where that can be told."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _watch(
+    process: subprocess.Popen[bytes], kept: Mapping[int, HeadAndTail], deadline: float, stop: threading.Event
+) -> bool:
     """Read what it prints until it ends; False where its time is over. What it leaves running does not count."""
     with selectors.DefaultSelector() as selector:
         for descriptor in kept:
@@ -94,7 +105,7 @@ def _watch(pid: int, kept: Mapping[int, HeadAndTail], deadline: float, stop: thr
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            ended = _has_ended(process)
             ready = selector.select(0 if ended else min(left, _LOOK_UP_S))
             for key, _ in ready:
                 data = os.read(key.fd, 65_536)

@@ -119,7 +119,8 @@ class Judged(_Reply):
                     f"whose weighted mean is {_on_scale(mean)}"
                 )
             self.score = mean
-        if self.passed is not None and self.passed != (self.score >= (GOOD - _APART if self.passed else GOOD)):
+        contradicts = self.score < GOOD - _APART if self.passed else self.score >= GOOD
+        if self.passed is not None and contradicts:
             raise ValueError(
                 f"it says that the answer {'passes' if self.passed else 'fails'}, and scores {_on_scale(self.score)}"
             )

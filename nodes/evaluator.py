@@ -81,15 +81,15 @@ async def _judge(spec: TaskSpec, attempt: Attempt, turn: Turn) -> Evaluation:
 def choose(task: Task, turn: Turn) -> Evaluator:
     """The evaluators that fit a task: what can be checked is checked, and only then is a critic asked."""
     checks: list[Evaluator] = []
-    limits = Limits(wall_s=turn.settings.test_timeout_s, cpu_s=turn.settings.test_timeout_s)
+    settings = turn.settings
+    limits = Limits(wall_s=settings.test_timeout_s, cpu_s=settings.test_timeout_s)
     if task.tests:
         checks.append(UnitTests(limits))
     if task.expect is not None:
         checks.append(Match(limits))
     if task.criteria or not checks:
-        settings, client = turn.settings, turn.client("evaluator")
         critic = Critic(
-            client,
+            turn.client("evaluator"),
             turn.meter,
             turn.kit.prompts,
             settings.lang,

@@ -18,6 +18,10 @@ def attempt(answer="7"):
     return {"number": 1, "answer": answer, "plan": "", "style": "first"}
 
 
+def tools(*arguments):
+    return Reply(tool_calls=[call for one in arguments for call in Reply.tool("verdict", one).tool_calls])
+
+
 @pytest.mark.parametrize(
     ("reply", "score", "requests"),
     [
@@ -30,6 +34,8 @@ def attempt(answer="7"):
         ('Could be {"score": 2}… no.</think>\n{"score": 8}', 0.8, 1),
         (Reply('{"score": 8}', reasoning_content='{"score": 2}'), 0.8, 1),
         (Reply.tool("verdict", {"score": 8}), 0.8, 1),
+        (tools({"score": 8}, {"score": 8}), 0.8, 1),
+        (tools({"score": 8}, {"score": 2}), None, 2),
         ("8/10", 0.8, 1),
         ("8 out of 10", 0.8, 1),
         ("85%", 0.85, 1),
