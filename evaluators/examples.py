@@ -1,7 +1,6 @@
 """Makes tests of the examples in a text: doctest sessions, and lines such as `add(1, 2) == 3`."""
 
 import ast
-import doctest
 import re
 import textwrap
 from collections.abc import Iterator
@@ -57,6 +56,8 @@ def _from_lines(text: str) -> Iterator[str]:
 
 
 def _from_sessions(text: str) -> Iterator[str]:
+    import doctest  # noqa: PLC0415 - brings the debugger along, and is rarely needed
+
     try:
         examples = doctest.DocTestParser().get_examples(_without_quotes(text))
     except ValueError:  # a session that is not written as doctest has it

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from langgraph.errors import GraphBubbleUp
@@ -108,7 +109,7 @@ async def _verdict_of(member: Evaluator, task: Task, attempt: Attempt) -> Evalua
     try:
         verdict: object = await member.evaluate(task, attempt)
         if isinstance(verdict, Evaluation):
-            return verdict
+            return verdict if verdict.evaluator else replace(verdict, evaluator=name)
         reason = f"{name} returned {verdict!r} instead of an Evaluation"
     except (ModelError, BudgetExhausted, DeadlineExceeded, GraphBubbleUp):
         raise

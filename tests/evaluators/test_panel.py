@@ -115,6 +115,13 @@ async def test_what_the_run_has_to_deal_with_reaches_it_and_nobody_is_left_runni
     assert judges[1].calls == (how != "first_no")
 
 
+async def test_an_evaluation_without_a_name_gets_its_members():
+    def short(answer):
+        return Evaluation(score=0.5, feedback="too long")
+
+    assert (await Panel([short], "minimum").evaluate(TASK, ATTEMPT)).feedback == "short: too long"
+
+
 async def test_functions_and_panels_can_be_members():
     inner = Panel([lambda answer: len(answer) == 1, lambda answer: 0.5], "mean")
     assert (await Panel([lambda answer: answer == "7", inner], "minimum").evaluate(TASK, ATTEMPT)).score == 0.75
