@@ -1,6 +1,6 @@
 """Runs `reflexion run` on HumanEval tasks, and the hidden tests once, at the end.
 
-The agent sees the task and the examples in its docstring, turned into asserts; it never sees the hidden
+The agent sees the task and the examples in its docstring, turned into tests; it never sees the hidden
 tests. They then judge the first attempt and the returned answer, so that what reflecting has brought shows.
 
     uv run --extra local python benchmarks/humaneval.py --limit 20 --out humaneval.jsonl
@@ -9,11 +9,8 @@ tests. They then judge the first attempt and the returned answer, so that what r
 import argparse
 import ast
 import asyncio
-import contextlib
-import doctest
 import gzip
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,46 +18,24 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from reflexion.evaluators import check_tests, examples_of
 from reflexion.evaluators.code import extract_code
 from reflexion.sandbox import Limits, judge
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "HumanEval.jsonl.gz"
-_EXAMPLE = re.compile(r"^\s*(\w+\(.*\))\s*(?:==|=>|➞|->|→|returns?|should return)\s*(.+?)\s*$", re.MULTILINE)
 
 
-def visible_tests(task: dict[str, Any]) -> list[str]:
-    """The examples of the docstring as asserts; only those whose call and value Python can read."""
-    docstring = next(
-        (
-            ast.get_docstring(node) or ""
-            for node in ast.parse(task["prompt"] + "    pass\n").body
-            if _is_entry(node, task)
-        ),
-        "",
-    )
-    pairs = _EXAMPLE.findall(docstring)
-    with contextlib.suppress(ValueError):  # an example that doctest cannot read either
-        pairs += [(e.source.strip(), e.want.strip()) for e in doctest.DocTestParser().get_examples(docstring)]
-    tests = []
-    for call, value in pairs:
-        try:
-            tree = ast.parse(call, mode="eval").body
-            ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            continue
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == task["entry_point"]:
-            tests.append(f"assert {call} == {value}")
-    return list(dict.fromkeys(tests))
-
-
-def _is_entry(node: ast.stmt, task: dict[str, Any]) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name == task["entry_point"]
+def visible_tests(task: dict[str, Any]) -> str:
+    """The examples of the docstring as tests; empty for none."""
+    functions = [node for node in ast.parse(task["prompt"] + "    pass\n").body if isinstance(node, ast.FunctionDef)]
+    docstrings = [ast.get_docstring(node) or "" for node in functions if node.name == task["entry_point"]]
+    return examples_of(docstrings[0]) if docstrings else ""
 
 
 def run(task: dict[str, Any], folder: Path, options: list[str]) -> dict[str, Any]:
     """One task through the command line; what it prints as JSON."""
     tests = folder / "tests.py"
-    tests.write_text("\n".join(visible_tests(task)) + "\n", encoding="utf-8")
+    tests.write_text(visible_tests(task) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "reflexion.cli", "run", "Complete this function:\n\n" + task["prompt"]]
     command += ["--tests", str(tests), "--json", "--threshold", "1", "--no-memory", "--database", "memory://", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -99,7 +74,7 @@ def main() -> None:
             answers = [attempt["answer"] for attempt in result["attempts"]]
             row = {
                 "task_id": task["task_id"],
-                "examples": len(visible_tests(task)),
+                "examples": check_tests(visible_tests(task)),
                 "scores": [attempt["score"] for attempt in result["attempts"]],
                 "stop_reason": result["stop_reason"],
                 "tokens": result["usage"]["prompt_tokens"] + result["usage"]["completion_tokens"],

@@ -1,19 +1,26 @@
-"""How an attempt is scored: unit tests, comparison, any function, a model as critic."""
+"""How an attempt is scored: unit tests, comparison, tools, any function, a model as critic."""
 
 from reflexion.evaluators.calibration import Calibration, calibration_of
-from reflexion.evaluators.cascade import Cascade
+from reflexion.evaluators.command import Command, exit_code, junit, tap
 from reflexion.evaluators.critic import Critic
+from reflexion.evaluators.examples import as_tests, examples_of
+from reflexion.evaluators.expectation import ExpectError, asks_for_code, read_expectation
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.langsmith import as_langsmith_evaluator
-from reflexion.evaluators.match import ExpectError, Match, read_expectation
+from reflexion.evaluators.lint import Linter, TypeChecker
+from reflexion.evaluators.match import Match
+from reflexion.evaluators.panel import Panel
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
+from reflexion.evaluators.rubric import Criterion, CriterionError, Rubric
 from reflexion.evaluators.unit_tests import UnitTests
 from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
 __all__ = [
     "Attempt",
     "Calibration",
-    "Cascade",
+    "Command",
+    "Criterion",
+    "CriterionError",
     "CriterionScore",
     "Critic",
     "Evaluation",
@@ -21,13 +28,23 @@ __all__ = [
     "ExpectError",
     "Function",
     "Limits",
+    "Linter",
     "Match",
+    "Panel",
+    "Rubric",
     "Task",
     "TestsInvalid",
+    "TypeChecker",
     "UnitTests",
     "as_evaluator",
     "as_langsmith_evaluator",
+    "as_tests",
+    "asks_for_code",
     "calibration_of",
     "check_tests",
+    "examples_of",
+    "exit_code",
+    "junit",
     "read_expectation",
+    "tap",
 ]

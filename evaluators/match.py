@@ -5,14 +5,17 @@ import json
 import math
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import regex  # type: ignore[import-untyped]
 
-from reflexion.evaluators.read_numbers import numbers
+from reflexion.evaluators.equivalence import compare_outputs
+from reflexion.evaluators.expectation import Expectation, ExpectError, read_expectation
+from reflexion.evaluators.read_numbers import last_number
 from reflexion.evaluators.records import Attempt, Evaluation, Task
+from reflexion.sandbox import Limits
 
 _FINAL = re.compile(
     r"^[ \t*_#>-]*(?:the[ \t]+)?(?:(?:final|endgültige)[ \t]+)?(?:answer|antwort)[ \t*_]*[:=][*_]*\s*(\S.*)$",
@@ -23,109 +26,6 @@ _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 
 PATTERN_TIMEOUT_S = 2.0
 """How long a pattern may search. Some need longer than the universe has."""
-
-
-class ExpectError(ValueError):
-    """An expectation that cannot be read; says what forms there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What an answer is compared with, and how."""
-
-    kind: str
-    """`exact`, `number`, `regex` or `json_schema`."""
-    value: Any
-    tolerance: float | None = None
-    """For numbers: the largest absolute difference; None for a millionth of the expected number."""
-
-
-def read_expectation(expect: Any) -> Expectation:
-    """Read the forms in which an expectation may be given.
-
-    A plain text is compared after normalisation, a number numerically. `re:PATTERN`, `num:3.14±0.01`,
-    `json:{"type": …}` and `exact:TEXT` say which comparison is meant, as do the objects
-    `{"regex": …}`, `{"number": …, "tolerance": …}`, `{"json_schema": {…}}` and `{"exact": …}`.
-
-    Raises:
-        ExpectError: it has none of these forms, or the pattern, number or schema is wrong.
-    """
-    if isinstance(expect, bool):
-        return Expectation("exact", str(expect))
-    if isinstance(expect, int | float):
-        return _number(expect, None)
-    if isinstance(expect, dict):
-        return _of_object(expect)
-    if not isinstance(expect, str) or not expect.strip():
-        raise ExpectError(f"expect {expect!r} is neither a text, a number nor an object; {_FORMS}")
-    kind, colon, rest = expect.partition(":")
-    match kind.strip() if colon else "":
-        case "re":
-            return _regex(rest)
-        case "num":
-            number, _, tolerance = rest.replace("+-", "±").partition("±")
-            return _number(number, tolerance or None)
-        case "json":
-            try:
-                return _json_schema(json.loads(rest))
-            except json.JSONDecodeError as error:
-                raise ExpectError(f"expect json: is not JSON: {error}") from error
-        case "exact":
-            return Expectation("exact", rest.strip())
-        case _:
-            return Expectation("exact", expect)
-
-
-_FORMS = "forms: TEXT, re:PATTERN, num:3.14±0.01, json:{schema}, exact:TEXT"
-
-
-def _of_object(expect: dict[str, Any]) -> Expectation:
-    match expect:
-        case {"regex": str() as pattern}:
-            return _regex(pattern)
-        case {"number": number}:
-            return _number(number, expect.get("tolerance"))
-        case {"json_schema": dict() as schema}:
-            return _json_schema(schema)
-        case {"exact": value}:
-            return Expectation("exact", str(value))
-    raise ExpectError(f"expect object has keys {sorted(expect)}; one of regex, number, json_schema, exact is needed")
-
-
-def _regex(pattern: str) -> Expectation:
-    try:
-        regex.compile(pattern)
-    except regex.error as error:
-        raise ExpectError(f"expect re: {pattern!r} is no regular expression: {error}") from error
-    return Expectation("regex", pattern)
-
-
-def _number(number: Any, tolerance: Any) -> Expectation:
-    try:
-        wanted = _real(number)
-        allowed = None if tolerance is None else _real(tolerance)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ExpectError(f"expect num: {number!r} ± {tolerance!r} is no number; {_FORMS}") from error
-    if not math.isfinite(wanted) or not (allowed is None or allowed >= 0):
-        raise ExpectError(f"expect num: {number!r} ± {tolerance!r}: the number has to be finite, the tolerance >= 0")
-    return Expectation("number", wanted, allowed)
-
-
-def _real(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError("a bool is no number")
-    return float(value)
-
-
-def _json_schema(schema: Any) -> Expectation:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to import, rarely needed
-    from jsonschema.exceptions import SchemaError  # noqa: PLC0415
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ExpectError(f"expect json: is no JSON schema: {error.message}") from error
-    return Expectation("json_schema", schema)
 
 
 def final_answer(answer: str) -> str:
@@ -166,20 +66,30 @@ def normalise(text: str) -> str:
 
 
 class Match:
-    """Right or wrong by comparison; a right answer is never told to the next attempt."""
+    """Right or wrong by comparison; a right answer is never told to the next attempt.
+
+    Args:
+        limits: of code that is run because its outputs are compared.
+    """
 
     name = "match"
 
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - it is immutable
+        self._limits = limits
+
     async def evaluate(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Score 1 where the answer fits what the task expects, else 0."""
+        """Score 1 where the answer fits what the task expects, else 0; for outputs of code the share that is right."""
         try:
             expected = read_expectation(task.expect)
         except ExpectError as error:
             return Evaluation(score=None, feedback=str(error), evaluator=self.name)
+        if expected.kind == "outputs":
+            compared = await compare_outputs(expected.value, task, attempt["answer"], self._limits)
+            return replace(compared, evaluator=self.name)
         try:
-            problems = await asyncio.to_thread(_COMPARE[expected.kind], expected, attempt["answer"])
+            problems = await asyncio.to_thread(_problems, expected, attempt["answer"])
         except TimeoutError:
-            reason = f"the pattern {expected.value!r} searched for more than {PATTERN_TIMEOUT_S:g} s; simplify it"
+            reason = f"a pattern searched for more than {PATTERN_TIMEOUT_S:g} s; simplify it: {task.expect!r}"
             return Evaluation(score=None, feedback=reason, evaluator=self.name)
         return Evaluation(
             score=0.0 if problems else 1.0,
@@ -187,6 +97,19 @@ class Match:
             evaluator=self.name,
             checks=_checks(expected) if problems else (),
         )
+
+
+def _problems(expected: Expectation, answer: str) -> list[str]:
+    """What is wrong with an answer; nothing where it is right."""
+    if expected.kind != "any":
+        return _COMPARE[expected.kind](expected, answer)
+    problems: list[str] = []
+    for accepted in expected.value:
+        found = _problems(accepted, answer)
+        if not found:
+            return []
+        problems += found
+    return list(dict.fromkeys(problems))
 
 
 def _exact(expected: Expectation, answer: str) -> list[str]:
@@ -197,13 +120,14 @@ def _exact(expected: Expectation, answer: str) -> list[str]:
 
 
 def _numeric(expected: Expectation, answer: str) -> list[str]:
-    found = list(numbers(final_answer(answer)))
-    if not found:
+    readings = last_number(final_answer(answer))
+    if not readings:
         return [f"{final_answer(answer)[:200]!r} holds no number"]
     tolerance = abs(expected.value) * 1e-6 if expected.tolerance is None else expected.tolerance
     # A hair more, since 3.15 - 3.14 is not quite 0.01.
-    close = math.isclose(found[-1], expected.value, rel_tol=1e-12, abs_tol=max(tolerance * (1 + 1e-9), 1e-12))
-    return [] if close else [f"{found[-1]:g} is not the expected number"]
+    allowed = max(tolerance * (1 + 1e-9), 1e-12)
+    close = any(math.isclose(number, expected.value, rel_tol=1e-12, abs_tol=allowed) for number in readings)
+    return [] if close else [f"{readings[0]:g} is not the expected number"]
 
 
 def _pattern(expected: Expectation, answer: str) -> list[str]:

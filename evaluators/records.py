@@ -21,7 +21,7 @@ class Task:
     """The expected answer, as `reflexion.evaluators.match` reads it; None for none."""
 
     criteria: Sequence[str] = ()
-    """What a critic is to look at, each in a sentence."""
+    """What a critic is to look at: sentences, or `Criterion`s with their weights."""
 
 
 class CriterionScore(TypedDict):

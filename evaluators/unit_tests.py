@@ -1,11 +1,14 @@
 """Scores an answer by running its code against the task's tests."""
 
+import ast
 import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
 from reflexion.evaluators.code import extract_code
 from reflexion.evaluators.records import Attempt, Evaluation, Task
-from reflexion.sandbox import Limits, TestResult, Verdict, judge
+from reflexion.sandbox import Limits, TestResult, Verdict, judge, parse
 
 _SHOWN_FAILURES = 10
 _SHOWN_OUTPUT = 500
@@ -36,17 +39,49 @@ class UnitTests:
             A score of None where the tests or the sandbox are at fault: that says nothing about the answer.
         """
         code = await asyncio.to_thread(extract_code, attempt["answer"])
-        verdict = await judge(code, task.tests, entry=self._entry or _entry(task.text, code), limits=self._limits)
-        return _evaluation(verdict)
+        verdict = await judge(code, task.tests, entry=self._entry or entry_of(task.text, code), limits=self._limits)
+        bodies = await asyncio.to_thread(_bodies, task.tests)
+        results = tuple(_with_body(result, bodies) for result in verdict.results)
+        return evaluation_of(replace(verdict, results=results))
 
 
-def _entry(text: str, code: str) -> str | None:
-    defined = set(_DEFINED.findall(code))
+def _with_body(result: TestResult, bodies: Mapping[str, str]) -> TestResult:
+    """A failed test function under what it does: its name alone would say nothing to whoever has not seen it."""
+    if result.passed or result.name not in bodies or result.message.startswith("assert "):
+        return result
+    return replace(result, name=f"{result.name}: {bodies[result.name]}")
+
+
+def _bodies(tests: str) -> dict[str, str]:
+    """The statements of each test function and method, in one line."""
+    try:
+        tree = parse(tests)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    owners = [("", tree.body), *((f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef))]
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        owner + node.name: "; ".join(" ".join(ast.unparse(line).split()) for line in node.body)
+        for owner, body in owners
+        for node in body
+        if isinstance(node, functions)
+    }
+
+
+def entry_of(text: str, code: str) -> str | None:
+    """The last function that a task's text begins and the code defines."""
+    defined = functions_of(code)
     named = [name for name in _BEGUN.findall(text) if name in defined]
     return named[-1] if named else None
 
 
-def _evaluation(verdict: Verdict) -> Evaluation:
+def functions_of(code: str) -> list[str]:
+    """The functions that code defines outside of classes and functions, in their order."""
+    return _DEFINED.findall(code)
+
+
+def evaluation_of(verdict: Verdict) -> Evaluation:
+    """What a verdict of the sandbox means for an attempt."""
     match verdict.state:
         case "no_tests" | "tests_invalid":
             return _made(None, f"The tests could not be used: {verdict.message}")

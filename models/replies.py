@@ -1,5 +1,6 @@
 """Takes the answer out of whatever shape a chat model's message has."""
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ class Reply:
     """Why the model or its endpoint would not answer; empty where it did."""
 
     arguments: dict[str, Any] | None = None
-    """Arguments of the first tool call, where one was asked for."""
+    """Arguments of the tool call, where one was asked for; of several that differ none, and the text holds them all."""
 
 
 def read_reply(message: AIMessage) -> Reply:
@@ -40,12 +41,19 @@ def read_reply(message: AIMessage) -> Reply:
     text = text_of(message.content)
     if not text and message.invalid_tool_calls:
         text = str(message.invalid_tool_calls[0]["args"] or "")
+    elif message.tool_calls and _arguments(message) is None:
+        text = "\n".join(json.dumps(call["args"]) for call in message.tool_calls)
     return Reply(
         text=strip_reasoning(storable(text)).strip(),
         truncated=finish in _CUT,
         refusal=storable(refusal),
-        arguments=storable(message.tool_calls[0]["args"]) if message.tool_calls else None,
+        arguments=storable(_arguments(message)),
     )
+
+
+def _arguments(message: AIMessage) -> dict[str, Any] | None:
+    given = [call["args"] for call in message.tool_calls]
+    return given[0] if given and all(other == given[0] for other in given) else None
 
 
 def text_of(content: Any) -> str:

@@ -5,7 +5,7 @@ import time
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import Attempt, Cascade, Critic, Evaluation, Evaluator, Limits, Match, Task, UnitTests
+from reflexion.evaluators import Attempt, Critic, Evaluation, Evaluator, Limits, Match, Panel, Task, UnitTests
 from reflexion.evaluators.passing import passes
 from reflexion.models import BudgetExhausted, DeadlineExceeded, ModelError, scrub
 from reflexion.nodes.attempts import same_answer
@@ -82,14 +82,23 @@ async def _judge(spec: TaskSpec, attempt: Attempt, turn: Turn) -> Evaluation:
 def choose(task: Task, turn: Turn) -> Evaluator:
     """The evaluators that fit a task: what can be checked is checked, and only then is a critic asked."""
     checks: list[Evaluator] = []
+    settings = turn.settings
+    limits = Limits(wall_s=settings.test_timeout_s, cpu_s=settings.test_timeout_s)
     if task.tests:
-        checks.append(UnitTests(Limits(wall_s=turn.settings.test_timeout_s, cpu_s=turn.settings.test_timeout_s)))
+        checks.append(UnitTests(limits))
     if task.expect is not None:
-        checks.append(Match())
+        checks.append(Match(limits))
     if task.criteria or not checks:
-        critic = Critic(turn.client("evaluator"), turn.meter, turn.prompts, turn.settings.lang)
+        critic = Critic(
+            turn.client("evaluator"),
+            turn.meter,
+            turn.prompts,
+            settings.lang,
+            threshold=settings.threshold,
+            samples=settings.critic_samples,
+        )
         checks.append(critic)
-    return checks[0] if len(checks) == 1 else Cascade(checks)
+    return checks[0] if len(checks) == 1 else Panel(checks)
 
 
 def _verdict_of(attempt: Attempt) -> Evaluation:

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import ExpectError, TestsInvalid, check_tests, read_expectation
+from reflexion.evaluators import CriterionError, ExpectError, Rubric, TestsInvalid, as_tests, read_expectation
 from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
 from reflexion.nodes.settings import ConfigurationError, said
 from reflexion.nodes.turn import Delta, Turn
@@ -103,16 +103,17 @@ def read_task(state: RecallReads) -> TaskSpec:
         )
     try:
         if tests:
-            check_tests(tests)
+            tests = as_tests(tests)
         if expect not in (None, ""):
             read_expectation(expect)
-    except (TestsInvalid, ExpectError) as error:
+        rubric = Rubric.read(criteria)
+    except (TestsInvalid, ExpectError, CriterionError) as error:
         raise ConfigurationError(str(error)) from error
     return TaskSpec(
         text=text,
         tests=tests,
         expect=None if expect == "" else expect,
-        criteria=list(criteria),
+        criteria=[str(criterion) for criterion in rubric],
         from_messages=from_messages,
     )
 

@@ -239,6 +239,14 @@ class Settings(BaseSettings):
         description="Seconds that all tests of one attempt may take.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
+    critic_samples: int = Field(
+        default=1,
+        ge=1,
+        le=15,
+        title="Critic's samples",
+        description="How often a critic is asked where its first score is near the threshold; the median counts.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
     stream: bool = Field(
         default=False,
         title="Stream tokens",

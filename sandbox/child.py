@@ -133,19 +133,29 @@ class Child:
         if self._process.returncode is not None:
             return
         pid = self._process.pid  # not reaped yet, so the number is still its own
-        for _ in range(_KILL_ROUNDS):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            members = [] if self._cannot_fork else _led_by(pid)
-            for member in members:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(member, signal.SIGKILL)
-            if not members:
-                break
+        kill_session(pid, alone=self._cannot_fork)
         _, status, usage = os.wait4(pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_s = usage.ru_utime + usage.ru_stime
         self.output.close()
+
+
+def kill_session(leader: int, *, alone: bool = False) -> None:
+    """Kill a session's leader, which must not be reaped yet, and all that runs under it.
+
+    Args:
+        leader: process id.
+        alone: it cannot have started anything, so nothing need be looked for.
+    """
+    for _ in range(_KILL_ROUNDS):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+        members = [] if alone else _led_by(leader)
+        for member in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, signal.SIGKILL)
+        if not members:
+            break
 
 
 def _led_by(leader: int) -> list[int]:

@@ -31,10 +31,10 @@ async def critic(server: FakeOpenAI) -> AsyncIterator[Callable[..., Critic]]:
     models = Models(ConnectionSettings(base_url=server.base_url, api_key="any", max_retries=0, _env_file=None))
     book = PromptBook.load()
 
-    def make(lang: Any = "en", budget_tokens: int | None = None, **limits: Any) -> Critic:
-        budget = None if budget_tokens is None else Budget("run", tokens=budget_tokens)
-        meter = Meter(role="evaluator", attempt=1, budget=budget, **limits)
-        return Critic(models.client("evaluator", "critic-m"), meter, book, lang)
+    def make(lang: Any = "en", budget_requests: int | None = None, **sampling: Any) -> Critic:
+        budget = None if budget_requests is None else Budget("run", requests=budget_requests)
+        meter = Meter(role="evaluator", attempt=1, budget=budget)
+        return Critic(models.client("evaluator", "critic-m"), meter, book, lang, **sampling)
 
     yield make
     await models.aclose()

@@ -72,6 +72,25 @@ RIGHT = [
     ("num:100+-5", "105"),
     ({"number": 10, "tolerance": 1}, "11"),
     (1e12, "1000000000001"),
+    (0.5, "1/2"),
+    (0.5, "Answer: ½ is wrong, so 1 / 2"),
+    (0.5, "$\\boxed{\\frac{1}{2}}$"),
+    (-0.75, "x = -3/4"),
+    (2.5, "2 1/2 cups"),
+    (-2.5, "-2 1/2"),
+    (5, "12/05 is a date, 10/2 is not"),
+    (2024, "on 12/05/2024"),
+    (9, "3/4 of 12 = 9"),
+    (0.5, "50%"),
+    (50, "50 %"),
+    (0.125, "12.5%"),
+    ("num:1/2", "0.5"),
+    ("num:50%", "1/2"),
+    ("num:1/3±0.01", "0.33"),
+    (42, "42 km"),
+    (["Paris", "City of Light"], "Answer: the city of light"),
+    (["Paris", 75], "75 departments"),
+    ([{"regex": "^a+$"}, "b"], "aaa"),
     (r"re:^\d{4}$", "Answer: 2026"),
     ("re:(?i)hello", "well, HELLO there"),
     ({"regex": "a+b"}, "xaab"),
@@ -112,6 +131,15 @@ WRONG = [
     ("num:1000±0.01", "1009"),
     ({"number": 10, "tolerance": 0}, "10.1"),
     (1e300, "1e400"),
+    (2, "1/2"),
+    (1, "1/2"),
+    (3, "4 3/2"),
+    (0.5, "1/0"),
+    (0.5, "12/24/2024"),
+    (0.05, "50%"),
+    ("num:50%", "50"),
+    (["Paris", "City of Light"], "London"),
+    ([1, 2], "3"),
     (r"re:^\d{4}$", "in 2026"),
     ('json:{"type": "object"}', "[]"),
     ('json:{"type": "object"}', "no json"),
@@ -132,7 +160,9 @@ async def test_wrong_is_wrong(expect, answer):
     assert verdict.feedback
 
 
-@pytest.mark.parametrize("expect", ["Zanzibar", "exact:Zanzibar", {"exact": "Zanzibar"}, 31337, "num:31337±2"])
+@pytest.mark.parametrize(
+    "expect", ["Zanzibar", "exact:Zanzibar", {"exact": "Zanzibar"}, 31337, "num:31337±2", ["Zanzibar", 31337]]
+)
 @pytest.mark.parametrize("answer", ["Answer: 7", "nothing", ""])
 async def test_what_was_expected_is_never_told(expect, answer):
     verdict = await judge(expect, answer)
@@ -166,6 +196,7 @@ async def test_a_schema_makes_us_fetch_nothing():
     "expect",
     [
         "", "  ", None, [], {}, {"regexp": "x"}, {"regex": 5}, "re:(", "num:five", "num:1±x", "num:1±-1", "num:nan",
+        "num:1/0", "num:1/x", "num:%", [[1]], ["a", ""], [{"inputs": [[1]], "outputs": [1]}],
         "num:inf", float("nan"), float("inf"), 10**400, {"number": True}, {"number": None},
         {"number": 1, "tolerance": True},        "json:{", 'json:{"type": "nonsense"}', {"json_schema": {"type": 5}},
     ],

@@ -61,6 +61,33 @@ async def test_a_failed_assert_in_a_test_function_becomes_the_check():
     assert evaluation.checks[0].startswith("add(2, 2) == 5")
 
 
+FORMS = {
+    "unittest": (
+        ("import unittest\nclass Adds(unittest.TestCase):\n    def setUp(self): self.one = 1\n"
+        "    def test_sum(self): self.assertEqual(add(self.one, 2), 4)\n"
+        "    def test_right(self): self.assertEqual(add(1, 1), 2)\n"
+        "    def test_raises(self):\n        with self.assertRaises(TypeError):\n            add(1, 2)\n"),
+        ["Adds.test_sum: self.assertEqual(add(self.one, 2), 4)",
+         "Adds.test_raises: with self.assertRaises(TypeError): add(1, 2)"],
+    ),
+    "pytest": (
+        ("import pytest\n@pytest.fixture\ndef one(): return 1\n"
+        "@pytest.mark.parametrize('a, total', [(1, 2), (2, 4)])\n"
+        "def test_cases(a, total, one): assert add(a, one) == total\n"
+        "def test_right(one): assert add(one, one) == 2\n"
+        "def test_breaks():\n    pair = [1]\n    assert add(*pair) == 1\n"),
+        ["add(a, one) == total; with a=2, total=4", "test_breaks: pair = [1]; assert add(*pair) == 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tests", "checks"), FORMS.values(), ids=FORMS)
+async def test_every_form_of_test_says_what_the_next_attempt_has_to_make_true(tests, checks):
+    evaluation = await evaluate("def add(a, b): return a + b", Task(text="", tests=tests))
+    assert evaluation.score == pytest.approx(1 / 3)
+    assert list(evaluation.checks) == checks
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -3,6 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from reflexion.evaluators import Criterion
 from reflexion.graphs import ConfigurationError
 from reflexion.nodes.recall import read_task
 
@@ -32,11 +33,22 @@ def test_the_task_is_the_text_or_else_the_last_human_message(given, text, from_m
         ({"task": "t", "tests": "assert f()", "expect": "1"}, "give one of them"),
         ({"task": "t", "tests": "x = 1"}, "test"),
         ({"task": "t", "tests": "assert ("}, "test"),
+        ({"task": "t", "criteria": ["short (weight none)"]}, "write NAME \\(weight 2\\): TEXT"),
+        ({"task": "t", "criteria": ["Short.", "short"]}, "two criteria"),
+        ({"task": "t", "expect": {"inputs": [[1]]}}, "outputs"),
     ],
 )
 def test_what_cannot_be_worked_on_is_refused(given, words):
     with pytest.raises(ConfigurationError, match=words):
         read_task(given)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_criteria_are_kept_as_plain_texts(kind):
+    given = kind([Criterion("short", "Twelve words at the most.", 2), "It is kind."])
+    criteria = read_task({"task": "t", "criteria": given})["criteria"]
+    assert criteria == ["short (weight 2): Twelve words at the most.", "It is kind."]
+    assert {type(criterion) for criterion in criteria} == {str}
 
 
 def test_an_empty_expectation_is_none():
