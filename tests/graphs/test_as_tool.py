@@ -53,7 +53,7 @@ async def test_an_answer_that_did_not_pass_says_so(bench):
     ("arguments", "advice"),
     [
         ({"task": ""}, "arguments cannot be used: task"),
-        ({"tests": "def ("}, "could not be begun"),
+        ({"tests": "def ("}, "cannot be begun"),
         ({"tests": "assert f(1)", "expect": "1"}, "both tests and an expected answer"),
         ({"expect": "re:("}, "no regular expression"),
         ({"criteria": "short"}, "arguments cannot be used: criteria"),
@@ -79,6 +79,12 @@ async def test_without_any_answer_the_content_says_why(bench):
 async def test_a_setting_that_does_not_exist_is_refused_at_once(bench):
     with pytest.raises(ConfigurationError, match="there is no such setting"):
         as_tool(bench.agent(), budget_euro=1)
+
+
+async def test_what_only_the_user_can_mend_is_raised(bench):
+    async with bench.agent() as agent:
+        with pytest.raises(ConfigurationError, match="needs the price of"):
+            await as_tool(agent, budget_usd=1).ainvoke(call())
 
 
 async def test_every_call_has_the_budget_of_its_settings(bench):
