@@ -89,8 +89,9 @@ class _Reply(BaseModel):
 class Judged(_Reply):
     """A verdict with a score, all scores converted to 0..1.
 
-    Validated with a `Rubric` of several criteria as `context`, each of them has to be judged exactly once, and the
-    score becomes their weighted mean: a model's own arithmetic is not relied on.
+    Validated with a `Rubric` of several criteria as `context`, the score becomes their weighted mean, as a model's own
+    arithmetic is not relied on. A reply that judges none of them has its overall score alone; one that judges some
+    has to judge each exactly once.
     """
 
     score: float = Field(ge=0, le=1)
@@ -110,7 +111,7 @@ class Judged(_Reply):
     @model_validator(mode="after")
     def _by_the_rubric(self, info: ValidationInfo) -> "Judged":
         rubric = info.context
-        if isinstance(rubric, Rubric) and len(rubric) > 1:
+        if isinstance(rubric, Rubric) and len(rubric) > 1 and any(rubric.find(c.name) for c in self.criteria):
             self.criteria = _each_once(self.criteria, rubric)
             mean = rubric.mean(criterion.score or 0.0 for criterion in self.criteria)
             if abs(self.score - mean) > _APART + 1e-9:

@@ -2,8 +2,8 @@
 
 import json
 import uuid
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +17,7 @@ from reflexion.graphs.reviewing import ReviewPending
 from reflexion.graphs.run import Event
 from reflexion.memory.locks import ThreadBusy
 from reflexion.nodes import make_settings
+from reflexion.nodes.recall import read_task
 from reflexion.nodes.remember import TELLS_WHAT_HELPS
 from reflexion.nodes.settings import ConfigurationError, explain
 
@@ -73,21 +74,22 @@ def as_tool(
         **settings: fields of `Settings` for its runs, such as a budget per call.
 
     Raises:
-        ConfigurationError: a setting is unknown or impossible.
+        ConfigurationError: a setting is unknown or impossible; by a call, where a price is unknown.
+        ModelConfigurationError: by a call, where a role has no usable model.
     """
     make_settings(agent.settings, **settings)
 
     async def call(config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+        _check(arguments)
         own = thread or _thread_of(config, name, arguments)
         result = None if thread else await _finished(agent, own)
         return _reply(result or await _run(agent, name, own, {**arguments, **settings}))
 
     def call_sync(config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+        _check(arguments)
         own = thread or _thread_of(config, name, arguments)
-        try:
+        with _waiting_as_advice():
             return _reply(agent.run_sync(thread=own, wait_s=WAIT_S, **arguments, **settings))
-        except _EXPECTED as error:
-            raise ToolException(_advice(error)) from error
 
     return StructuredTool(
         name=name,
@@ -104,15 +106,13 @@ def as_tool(
 async def _run(agent: Reflexion, name: str, thread: str, arguments: dict[str, Any]) -> Result:
     tell = _listener(name, thread)
     events = agent.stream(thread=thread, wait_s=WAIT_S, **{"stream": agent.settings.stream} | arguments)
-    try:
+    with _waiting_as_advice():
         async with aclosing(events):
             async for event in events:
                 if event["event"] == "result":
                     result: Result = event["result"]
                     return result
                 tell(event)
-    except _EXPECTED as error:
-        raise ToolException(_advice(error)) from error
     raise AssertionError("a run ends with its result")
 
 
@@ -160,15 +160,22 @@ def _reply(result: Result) -> tuple[str, dict[str, Any]]:
     return f"{result.answer}\n\n[{note.strip()}]", result.as_json()
 
 
-_EXPECTED = (ConfigurationError, ReviewPending, ThreadBusy)
+def _check(arguments: dict[str, Any]) -> None:
+    """Tell the model of a task that nobody can work on. What else is wrong with a configuration is not its to mend."""
+    try:
+        read_task(arguments)  # type: ignore[arg-type]
+    except ConfigurationError as error:
+        raise ToolException(f"The task cannot be begun: {error}. Mend the arguments and call again.") from error
 
 
-def _advice(error: Exception) -> str:
-    if isinstance(error, ThreadBusy):
-        return f"{error} Call it again later."
-    if isinstance(error, ReviewPending):
-        return f"{error}. Only a person can decide that: go on without it."
-    return f"The task could not be begun: {error}. Mend the arguments and call again."
+@contextmanager
+def _waiting_as_advice() -> Iterator[None]:
+    try:
+        yield
+    except ThreadBusy as error:
+        raise ToolException(f"{error} Call again later.") from error
+    except ReviewPending as error:
+        raise ToolException(f"{error}. Only a person can decide that: go on without it.") from error
 
 
 def _mend(error: ValidationError | Any) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from reflexion.evaluators import Task
-from reflexion.nodes.attempts import passes
+from reflexion.evaluators.passing import passes
 from reflexion.testing import Reply
 
 TASK = Task(text="Name a prime.")

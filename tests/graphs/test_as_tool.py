@@ -53,7 +53,7 @@ async def test_an_answer_that_did_not_pass_says_so(bench):
     ("arguments", "advice"),
     [
         ({"task": ""}, "arguments cannot be used: task"),
-        ({"tests": "def ("}, "could not be begun"),
+        ({"tests": "def ("}, "cannot be begun"),
         ({"tests": "assert f(1)", "expect": "1"}, "both tests and an expected answer"),
         ({"expect": "re:("}, "no regular expression"),
         ({"criteria": "short"}, "arguments cannot be used: criteria"),
@@ -88,6 +88,12 @@ async def test_a_call_that_waits_for_a_persons_word_says_so(bench):
         assert reply.status == "error"
         assert "waits for a review" in reply.content
         assert (await agent.run(thread="t", decision="approve")).passed
+
+
+async def test_what_only_the_user_can_mend_is_raised(bench):
+    async with bench.agent() as agent:
+        with pytest.raises(ConfigurationError, match="needs the price of"):
+            await as_tool(agent, budget_usd=1).ainvoke(call())
 
 
 async def test_every_call_has_the_budget_of_its_settings(bench):
