@@ -1,4 +1,4 @@
-"""One server for all tests here: `xdist_group("server")` keeps them on one worker."""
+"""One server per pytest worker for all tests here; `xdist_group("server")` is to keep them on one worker."""
 
 from collections.abc import Iterator
 
