@@ -21,9 +21,6 @@ _LONGEST_SECRET = 1_000
 _DEEPEST = 30
 _SHORT = 100
 
-HIDDEN: dict[str, Any] = {}
-"""What is traced in place of inputs and outputs that are to be hidden."""
-
 _secrets: set[str] = set()
 
 

@@ -27,7 +27,7 @@ from langsmith.utils import (
 from requests import Response
 from requests.adapters import HTTPAdapter
 
-from reflexion.models.redaction import HIDDEN, keep_secret, redacted, traceable
+from reflexion.models.redaction import keep_secret, redacted, traceable
 from reflexion.models.settings import ConnectionSettings
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ _BATCHES = {
 }
 _INFO = LangSmithInfo(version="0.13.0", batch_ingest_config=_BATCHES)  # type: ignore[arg-type]
 """What every LangSmith of today supports. Asking would make the first piece of feedback wait for the answer."""
+
+
+_choosing = threading.Lock()
 
 
 class TraceClient(langsmith.Client):
@@ -123,9 +126,12 @@ class TraceClient(langsmith.Client):
     def give_up(self, why: str, pause_s: float = PAUSE_S) -> None:
         """Trace nothing for so many seconds, and say so once."""
         self._resumes = time.monotonic() + pause_s
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
         if not self._warned.is_set():
             self._warned.set()
-            log.warning("traces do not reach LangSmith at %s, and runs go on without them: %s", self.api_url, why)
+            log.warning("traces do not reach LangSmith at %s, and runs go on without: %s", self.api_url, why)
 
     def finish(self) -> None:
         """Send what is waiting; return when LangSmith takes nothing any more, after `EXIT_S` at the latest."""
@@ -150,12 +156,15 @@ class TraceClient(langsmith.Client):
 
     def _accepts(self) -> bool:
         """Whether anything more can be sent."""
-        if self._waiting >= MOST_WAITING and not self._paused:
-            self.give_up("it takes them more slowly than they come")
-        return not self._paused
+        if self._paused:
+            return False
+        if self._waiting < MOST_WAITING:
+            return True
+        self._warn("it takes them more slowly than they come, and some are dropped")
+        return False
 
     def _content(self, value: Any) -> Any:
-        return value if value is None else HIDDEN if self.hide_content else traceable(value)
+        return value if value is None else {} if self.hide_content else traceable(value)
 
     def _cleaned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         cleaned = dict(fields)
@@ -177,10 +186,16 @@ def prepare_tracing(connection: ConnectionSettings) -> None:
     """
     if not tracing_is_enabled():
         return
-    current = run_trees._CLIENT  # noqa: SLF001 - asking for it would make one
-    if current is None:
-        current = _new_client(hide_content=not connection.trace_content)
-        langsmith.configure(client=current)
+    with _choosing:
+        current = run_trees._CLIENT  # noqa: SLF001 - asking for it would make one
+        if current is None:
+            try:
+                current = _new_client(hide_content=not connection.trace_content)
+            except Exception as error:  # noqa: BLE001 - variables that LangSmith cannot use end no run
+                log.warning("nothing is traced, as LangSmith cannot be used so: %s", redacted(str(error)))
+                langsmith.configure(enabled=False)
+                return
+            langsmith.configure(client=current)
     if isinstance(current, TraceClient) and not connection.trace_content:
         current.hide_content = True
 

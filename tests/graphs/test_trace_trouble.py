@@ -75,6 +75,13 @@ def test_tracing_without_a_key_is_one_warning_and_no_request(server):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_variables_that_langsmith_cannot_use_are_one_warning(server):
+    with FakeLangSmith() as traces:
+        done = run_traced(server, traces.environment() | {"LANGSMITH_TRACING_SAMPLING_RATE": "7"})
+    assert "LANGSMITH_TRACING_SAMPLING_RATE" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_langsmith_without_multipart_is_asked_in_its_own_way(server):
     with FakeLangSmith(multipart=False) as traces:
         run_traced(server, traces.environment())
