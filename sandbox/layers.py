@@ -9,6 +9,7 @@ from pathlib import Path
 from reflexion.sandbox.child import Child, child_limits
 from reflexion.sandbox.lockdown import LAYERS
 from reflexion.sandbox.records import Limits
+from reflexion.sandbox.starting import NEEDED_TO_LOCK
 
 ALWAYS = ("process", "environment")
 """A process apart, and an empty environment with a bare interpreter: wherever processes can be started."""
@@ -29,7 +30,7 @@ def available_layers() -> tuple[str, ...]:
     try:
         with tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True) as folder:
             limits = child_limits(Limits(), counts_processes=True)
-            child = Child({"limits": limits}, ("syscalls", "lockdown"), Path(folder))
+            child = Child({"limits": limits}, NEEDED_TO_LOCK, Path(folder), {})
             with contextlib.closing(child):
                 while more := child.output.read(65_536):
                     answer += more

@@ -10,14 +10,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from reflexion.sandbox.capture import HeadAndTail
-from reflexion.sandbox.child import MODULES, NEEDED_BY_CANDIDATE, Child, child_limits
+from reflexion.sandbox.child import Child, child_limits
 from reflexion.sandbox.disk import holds_more_than
+from reflexion.sandbox.fork_server import fork_server
 from reflexion.sandbox.records import Limits
+from reflexion.sandbox.starting import NEEDED_BY_CANDIDATE, NEEDED_BY_TESTER
 
 _FLOOD = 256
 """Output beyond this many times what is kept ends the run: reading on would only cost time."""
@@ -124,8 +127,9 @@ class _Pair:
         folder: Path,
         stack: contextlib.ExitStack,
     ) -> None:
-        cannot_fork = "seccomp" in layers
-        common = {"layers": layers, "limits": child_limits(limits, counts_processes=not cannot_fork)}
+        can_fork = "seccomp" not in layers
+        common = {"layers": layers, "limits": child_limits(limits, counts_processes=can_fork)}
+        start = partial(Child, folder=folder, cannot_fork=not can_fork, server=fork_server(layers))
         self._token = secrets.token_hex(16)
         self._limits = limits
         self._folder = str(folder)
@@ -133,27 +137,20 @@ class _Pair:
         self._verdict = verdict
         with contextlib.ExitStack() as handed_over:
             (asked, ask), (answered, answer) = _pipe(handed_over), _pipe(handed_over)
-            self._candidate = Child(
-                {
-                    **common,
-                    "main": "candidate_main",
-                    "candidate": candidate,
-                    "reader": asked.fileno(),
-                    "writer": answer.fileno(),
-                },
+            self._candidate = start(
+                {**common, "main": "candidate_main", "candidate": candidate},
                 NEEDED_BY_CANDIDATE,
-                folder,
-                (asked.fileno(), answer.fileno()),
-                cannot_fork=cannot_fork,
+                descriptors={"reader": asked.fileno(), "writer": answer.fileno()},
             )
             stack.callback(self._candidate.close)
-            kept = {"reader": answered.fileno(), "writer": ask.fileno(), "verdict": verdict_writer.fileno()}
-            self._tester = Child(
-                {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry, **kept},
-                MODULES,
-                folder,
-                tuple(kept.values()),
-                cannot_fork=cannot_fork,
+            self._tester = start(
+                {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry},
+                NEEDED_BY_TESTER,
+                descriptors={
+                    "reader": answered.fileno(),
+                    "writer": ask.fileno(),
+                    "verdict": verdict_writer.fileno(),
+                },
             )
             stack.callback(self._tester.close)
         verdict_writer.close()
