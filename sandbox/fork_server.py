@@ -141,6 +141,9 @@ class _Own:
                 self._server = ForkServer()
             return self._server
 
+    def peek(self) -> ForkServer | None:
+        return self._server
+
     def close(self) -> None:
         with self._lock:
             self._close()
@@ -175,3 +178,8 @@ def fork_server(layers: Collection[str]) -> ForkServer | None:
         return _own.get()
     except OSError:
         return None
+
+
+def own_fork_server() -> ForkServer | None:
+    """Give this process's fork server if it has one, without starting it."""
+    return _own.peek()

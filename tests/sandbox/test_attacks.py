@@ -1,12 +1,10 @@
 """What code that means harm finds in the sandbox; looked at from outside, after the run."""
 
-import os
 import resource
 import socket
-import tempfile
-from pathlib import Path
 
 import pytest
+from leftovers import processes_in
 
 from reflexion.sandbox import Limits, Verdict, available_layers, judge
 
@@ -29,27 +27,6 @@ def failures(verdict: Verdict) -> list[str]:
     return [f"{verdict.state} {verdict.message}"] * (verdict.state != "ran") + [
         f"{result.name}: {result.got} {result.message}" for result in verdict.results if not result.passed
     ]
-
-
-@pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder under which every sandbox of this test has its own, so that its processes can be told apart."""
-    folder = tmp_path / "boxes"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def processes_in(folder: Path) -> list[str]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            where, parent = str((entry / "cwd").readlink()), (entry / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if where.startswith(str(folder)) or (int(parent) == os.getpid() and where != str(Path.cwd())):
-            found.append(f"{entry.name} {where}")
-    return found
 
 
 async def test_no_secret_of_the_environment_is_visible(monkeypatch):
