@@ -82,7 +82,8 @@ def choose(task: Task, turn: Turn) -> Evaluator:
     """The evaluators that fit a task: what can be checked is checked, and only then is a critic asked."""
     checks: list[Evaluator] = []
     if task.tests:
-        checks.append(UnitTests(Limits(wall_s=turn.settings.test_timeout_s, cpu_s=turn.settings.test_timeout_s)))
+        seconds, strict = turn.settings.test_timeout_s, turn.settings.sandbox_strict
+        checks.append(UnitTests(Limits(wall_s=seconds, cpu_s=seconds, strict=strict)))
     if task.expect is not None:
         checks.append(Match())
     if task.criteria or not checks:

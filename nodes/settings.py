@@ -186,6 +186,12 @@ class Settings(BaseSettings):
         description="Seconds that all tests of one attempt may take.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
+    sandbox_strict: bool = Field(
+        default=False,
+        title="Strict sandbox",
+        description="Run no code where this platform lacks one of the sandbox's protections.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
     stream: bool = Field(
         default=False,
         title="Stream tokens",

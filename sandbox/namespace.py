@@ -167,7 +167,7 @@ def stand_in_for_imports(statements: Iterable[ast.stmt], names: list[str], peer:
     public = [name for name in names if not name.startswith("_")]
     for module in _foreign_imports(statements):
         top = module.partition(".")[0]
-        if top in sys.stdlib_module_names or top in _OTHER_LIBRARIES:
+        if top in sys.stdlib_module_names or top in _OTHER_LIBRARIES or top in sys.modules:
             continue
         for name in {top, module}:
             sys.modules[name] = _CandidateModule(name, public, peer)

@@ -28,6 +28,12 @@ class Limits:
     processes: int = 32
     """Processes that may be started where the platform cannot forbid it altogether."""
 
+    packages: tuple[str, ...] = ()
+    """Installed packages that code and tests may import, such as `numpy`, and those that these need."""
+
+    strict: bool = False
+    """Run nothing where the platform lacks a protection, instead of running with those it has."""
+
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can run.
 

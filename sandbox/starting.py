@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MODULES = (
-    *("syscalls", "lockdown", "enter", "wire", "mirror", "objects", "peer", "candidate_main"),
+    *("syscalls", "lockdown", "packages", "enter", "arrays", "wire", "mirror", "objects", "peer", "candidate_main"),
     *("parsing", "rewrite", "collect", "outcome", "namespace", "pytest_shim", "tester_main", "forking"),
 )
 """What a process can be given, each after those it imports; it sees no installed package."""
