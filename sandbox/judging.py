@@ -51,7 +51,7 @@ async def judge(candidate: str, tests: str, *, entry: str | None = None, limits:
                 ending = await _run(candidate, tests, name, limits, layers)
     except (Unavailable, OSError, ModuleNotFoundError) as error:
         return Verdict(state="unavailable", message=str(error), collected=len(collection.tests))
-    return _verdict(ending, collection, limits, layers)
+    return conclude(ending, collection, limits, layers)
 
 
 async def _run(candidate: str, tests: str, entry: str, limits: Limits, layers: tuple[str, ...]) -> Ending:
@@ -89,7 +89,8 @@ def _last_function(candidate: str) -> str:
     return ([""] + classes + names + [name for name in likely if not name.startswith(("_", "test_"))])[-1]
 
 
-def _verdict(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
+def conclude(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
+    """Draw the conclusion from how a pair of processes ended."""
     state, message = _conclusion(ending, collection, limits)
     reported = (ending.verdict or {}).get("results", [])
     results = tuple(
