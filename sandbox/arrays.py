@@ -22,8 +22,10 @@ def encode_array(value: Any) -> dict[str, Any] | None:
 
 def _array(content: Any) -> Any:
     numpy = importlib.import_module("numpy")
-    dtype, shape, data = content
-    return numpy.frombuffer(bytes.fromhex(data), dtype).reshape(shape).copy()  # refuses elements that are references
+    dtype, shape, data = numpy.dtype(content[0]), content[1], bytes.fromhex(content[2])
+    if dtype.kind not in _KINDS:
+        raise ValueError(f"no array with elements of kind {dtype.kind!r}")
+    return numpy.frombuffer(data, dtype).reshape(shape).copy()
 
 
 ARRAY_DECODERS: dict[str, Callable[[Any], Any]] = {"array": _array, "scalar": lambda content: _array(content)[()]}

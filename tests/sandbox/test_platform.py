@@ -79,6 +79,57 @@ async def test_a_wrong_array_fails():
     assert not any(result.passed for result in verdict.results)
 
 
+ARRAYS_THAT_AGREE = """
+import numpy as np
+class Agrees:
+    dtype, shape, size, ndim = np.dtype(float), (2,), 2, 1
+    def __array_ufunc__(self, *a, **k): return np.True_
+    def __array_function__(self, *a, **k): return True
+    def __array__(self, *a, **k): return np.array([1.0, 2.0])
+    def __eq__(self, other): return np.array([True, True])
+    def __sub__(self, other): return np.zeros(2)
+    __rsub__ = __sub__
+    __array_priority__ = 1000
+    __hash__ = None
+class Subclass(np.ndarray):
+    def __array_ufunc__(self, *a, **k): return np.True_
+    def __array_function__(self, *a, **k): return True
+    def __eq__(self, other): return np.array([True, True])
+def one(): return Agrees()
+def other(): return np.array([5.0, 6.0]).view(Subclass)
+class Element:
+    def __eq__(self, other): return True
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+def objects(): return np.array([Element(), Element()])
+"""
+
+
+@pytest.mark.parametrize("function", ["one", "other", "objects"])
+async def test_an_array_that_agrees_with_anything_passes_no_test(function):
+    pytest.importorskip("numpy")
+    tests = f"""
+import numpy as np
+wanted = np.array([1.0, 2.0])
+assert np.allclose({function}(), wanted)
+assert np.allclose(wanted, {function}())
+assert np.array_equal({function}(), wanted)
+assert ({function}() == wanted).all()
+assert (wanted == {function}()).all()
+assert np.all({function}() == wanted)
+assert np.abs({function}() - wanted).max() < 1e-9
+assert np.isclose({function}(), wanted).all()
+assert ({function}().tolist() == [1.0, 2.0]) is True
+def test_helper():
+    np.testing.assert_allclose({function}(), wanted)
+def test_other_helper():
+    np.testing.assert_array_equal({function}(), wanted)
+"""
+    verdict = await judge(ARRAYS_THAT_AGREE, tests, limits=Limits(**PATIENT, packages=("numpy",)))
+    assert verdict.state == "ran", verdict
+    assert not [result for result in verdict.results if result.passed]
+
+
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
