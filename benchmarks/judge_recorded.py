@@ -8,7 +8,8 @@ published, each with its task and whether it was solved, and `tasks/HumanEval.js
 
 Where plain execution, alone and now, agrees with the record, the judge has to agree too. Where it does not, the record
 itself cannot be had again: those are listed with what plain execution says. The harness of the time ran all tasks in
-one namespace, so some code passed on names that an earlier task had left behind, and some failed on a builtin it had replaced.
+one namespace, so some code passed on names that an earlier task had left behind, and some failed on a builtin
+that one had replaced.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def told(verdict: Verdict) -> str:
 
 
 def why_unlike_record(one: Recorded, trouble: str, replaced: set[str]) -> str:
-    """Explain why plain execution now says something else than the record; `replaced` are builtins that tasks define."""
+    """Explain why plain execution says something else than the record; `replaced` are builtins that tasks define."""
     if one.solved and trouble.startswith("NameError"):
         return "passed on a name left behind by another task in the shared namespace"
     if one.solved and trouble.startswith("no end"):

@@ -76,7 +76,10 @@ attempt("time", lambda: os.utime(W["canary"], (0, 0)))
 attempt("attribute", lambda: os.setxattr(W["canary"], "user.x", b"x"))
 attempt("create", lambda: open(W["folder"] + "/new", "w"))
 attempt("rename", lambda: os.rename(W["canary"], "mine"))
-attempt("remove", lambda: os.remove(W["canary"]))"""),
+attempt("owner", lambda: os.chown(W["canary"], 1, 1))
+attempt("remove", lambda: os.remove(W["canary"]))
+import shutil
+shutil.rmtree(W["folder"], ignore_errors=True)"""),
     "leaving files for the next run": Escape("""
 import tempfile
 for folder in (W["folder"], "..", "/dev/shm"):
