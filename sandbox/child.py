@@ -98,7 +98,7 @@ class Child:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             members = [] if self._cannot_fork else _led_by(pid)
-            for member in members:
+            for member in (pid, *members):  # itself too: just forked, it leads no group yet
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(member, signal.SIGKILL)
             if not members:

@@ -12,6 +12,7 @@ PATIENT = Limits(wall_s=40, cpu_s=20)
 
 SPIN = "threading.Thread(target=exec, args=('while True: pass',)).start()"
 
+
 async def attack(code: str, tests: str = "assert attack() is not None", limits: Limits = PATIENT) -> Verdict:
     body = "\n    ".join(code.strip().splitlines())
     return await judge(f"def attack():\n    {body}\n", tests, limits=limits)

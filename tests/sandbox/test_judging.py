@@ -343,7 +343,16 @@ async def test_a_sandbox_that_cannot_start_is_not_the_candidates_fault(tmp_path,
 
 
 @pytest.mark.parametrize(
-    "limits", [{"wall_s": 0}, {"cpu_s": -1}, {"memory_mb": 8}, {"output_bytes": 0}, {"wall_s": float("nan")}]
+    "limits",
+    [
+        {"wall_s": 0},
+        {"cpu_s": -1},
+        {"memory_mb": 8},
+        {"output_bytes": 0},
+        {"wall_s": float("nan")},
+        {"packages": "numpy"},
+        {"packages": ("numpy.linalg",)},
+    ],
 )
 def test_limits_under_which_nothing_can_run_are_refused(limits):
     with pytest.raises(ValueError, match="must be"):
