@@ -8,6 +8,7 @@
 - forked, per input: as evalplus does, likewise, with each test input called and compared apart (here: each assert)
 - cold, warm: our two locked processes, started afresh and forked
 
+CPU time is the mean of all processes of a way; unlike the clock, it hardly depends on what else the machine does.
 The forked ways share the parent's memory, files and network with the code they run; they are here for their cost alone.
 """
 
@@ -17,6 +18,8 @@ import asyncio
 import gzip
 import json
 import multiprocessing
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -28,6 +31,7 @@ from typing import Any
 
 from reflexion.sandbox import Limits, available_layers
 from reflexion.sandbox.collect import collect
+from reflexion.sandbox.fork_server import own_fork_server
 from reflexion.sandbox.judging import conclude, judge
 from reflexion.sandbox.pair import run_pair
 
@@ -102,6 +106,17 @@ def warm(problem: dict[str, Any]) -> bool:
     return asyncio.run(judge(problem["code"], problem["test"], entry=problem["entry_point"], limits=LIMITS)).passed
 
 
+def cpu_s() -> float:
+    """Seconds of CPU time so far, of this process, its fork server, and all of theirs that have ended."""
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    server = own_fork_server()
+    if server is not None:
+        fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+        used += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
 WAYS = {
     "interpreter": interpreter,
     "plain": plain,
@@ -122,27 +137,27 @@ def main() -> int:
     for problem in problems:
         problem["code"] = problem["prompt"] + problem["canonical_solution"]
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    cpu = dict.fromkeys(WAYS, 0.0)
     wrong = 0
     for way in WAYS.values():
         way(problems[0])  # caches, layers and the fork server are there from the second judgement on
     for problem in problems * options.rounds:
         for name, way in WAYS.items():  # one beside the other, so that the machine's load falls on all alike
-            began = time.perf_counter()
+            began, used = time.perf_counter(), cpu_s()
             passed = way(problem)
             seconds[name].append(time.perf_counter() - began)
+            cpu[name] += cpu_s() - used
             if not passed:
                 wrong += 1
                 print(f"{name} fails {problem['task_id']}")
-    print(
-        f"{len(problems)} solutions, {options.rounds} round(s), milliseconds; ratios to plain and to its interpreter\n"
-    )
-    print("| way | p50 | p95 | p50 / plain | p50 - interpreter |")
-    print("|---|---|---|---|---|")
-    middle = {name: sorted(times)[len(times) // 2] * 1e3 for name, times in seconds.items()}
+    print(f"{len(problems)} solutions, {options.rounds} round(s), milliseconds\n")
+    print("| way | p50 | p95 | p50 / plain | CPU time | CPU time above the interpreter's |")
+    print("|---|---|---|---|---|---|")
+    count, middle = len(seconds["plain"]), {name: sorted(times)[len(times) // 2] for name, times in seconds.items()}
     for name, times in seconds.items():
-        p95 = sorted(times)[int(len(times) * 0.95)] * 1e3
-        ratio, above = middle[name] / middle["plain"], middle[name] - middle["interpreter"]
-        print(f"| {name} | {middle[name]:.1f} | {p95:.1f} | {ratio:.2f} | {above:.1f} |")
+        clock = f"{middle[name] * 1e3:.1f} | {sorted(times)[int(count * 0.95)] * 1e3:.1f}"
+        spent = f"{cpu[name] / count * 1e3:.1f} | {(cpu[name] - cpu['interpreter']) / count * 1e3:.1f}"
+        print(f"| {name} | {clock} | {middle[name] / middle['plain']:.2f} | {spent} |")
     return 1 if wrong else 0
 
 
