@@ -12,9 +12,6 @@ from reflexion.sandbox.fork_server import ForkServer, WarmProcess
 from reflexion.sandbox.records import Limits
 from reflexion.sandbox.starting import ColdProcess
 
-_KILL_ROUNDS = 50
-"""Times that processes are looked for that were started while the others were being killed."""
-
 
 def _tasks_of_this_user() -> int:
     """Count the processes and threads that the process limit counts against this user."""
@@ -61,11 +58,13 @@ class Child:
         cannot_fork: bool = False,
         server: ForkServer | None = None,
     ) -> None:
-        self._cannot_fork = cannot_fork
         reader, writer = os.pipe()
         self.output = FileIO(reader)
+        job = {**job, "folder": str(folder)}
         try:
-            self._process = _start({**job, "folder": str(folder)}, modules, writer, descriptors, server)
+            self._process = _forked(server, job, writer, descriptors) or ColdProcess(
+                job, modules, writer, descriptors, cannot_fork=cannot_fork
+            )
         except BaseException:
             self.output.close()
             raise
@@ -90,43 +89,24 @@ class Child:
         return self._process.ended(patience_s)
 
     def close(self) -> None:
-        """Kill it and whatever it started, and reap it; no process of it is left."""
+        """Kill it and whatever it started, and reap it; no process of it is left.
+
+        Raises:
+            OSError: its fork server has ended, so that nothing is known of its end.
+        """
         if self.exit_code is not None:
             return
-        pid = self._process.pid  # not reaped yet, so the number is still its own
-        for _ in range(_KILL_ROUNDS):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            members = [] if self._cannot_fork else _led_by(pid)
-            for member in (pid, *members):  # itself too: just forked, it leads no group yet
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(member, signal.SIGKILL)
-            if not members:
-                break
+        self.exit_code = -signal.SIGKILL
+        self.output.close()
+        self._process.kill()
         status, self.cpu_s = self._process.reap()
         self.exit_code = os.waitstatus_to_exitcode(status)
-        self.output.close()
 
 
-def _start(
-    job: dict[str, Any],
-    modules: tuple[str, ...],
-    output: int,
-    descriptors: dict[str, int],
-    server: ForkServer | None,
-) -> ColdProcess | WarmProcess:
+def _forked(
+    server: ForkServer | None, job: dict[str, Any], output: int, descriptors: dict[str, int]
+) -> WarmProcess | None:
     if server is not None:
         with contextlib.suppress(OSError):  # it may have been killed; the next judgement starts another
             return WarmProcess(server, job, output, descriptors)
-    return ColdProcess(job, modules, output, descriptors)
-
-
-def _led_by(leader: int) -> list[int]:
-    """List the living processes under a leader, also those that moved to a process group of their own."""
-    members = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            state, _, _, its_leader = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(its_leader) == leader and state != "Z" and int(entry.name) != leader:
-                members.append(int(entry.name))
-    return members
+    return None

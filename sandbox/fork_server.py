@@ -5,6 +5,7 @@ children come from as well.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -107,23 +108,27 @@ class WarmProcess:
         with job_file(job) as file:
             reply = server.request({"start": list(descriptors)}, (file, output, *descriptors.values()))
         self.pid: int = reply["pid"]
+        self._handle = os.pidfd_open(self.pid)
 
     def ended(self, patience_s: float) -> bool:
         """Wait a little for it to end by itself; it is not reaped yet."""
-        handle = os.pidfd_open(self.pid)
-        try:
-            waiting = select.poll()
-            waiting.register(handle, select.POLLIN)
-            return bool(waiting.poll(patience_s * 1000))
-        finally:
-            os.close(handle)
+        waiting = select.poll()
+        waiting.register(self._handle, select.POLLIN)
+        return bool(waiting.poll(patience_s * 1000))
+
+    def kill(self) -> None:
+        """End it; locked as it is it has started no other process."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def reap(self) -> tuple[int, float]:
-        """Wait for its end, and give its wait status and its seconds of CPU time."""
-        try:
-            reply = self._server.request({"reap": self.pid})
-        except OSError:  # whatever it forked ends with the fork server
-            return signal.SIGKILL, 0.0
+        """Wait for its end after `kill`, and give its wait status and its seconds of CPU time.
+
+        Raises:
+            OSError: the fork server has ended, and with it all that it forked.
+        """
+        os.close(self._handle)
+        reply = self._server.request({"reap": self.pid})
         return reply["status"], reply["cpu_s"]
 
 
@@ -132,32 +137,29 @@ class _Own:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._server: ForkServer | None = None
+        self.server: ForkServer | None = None
 
     def get(self) -> ForkServer:
         with self._lock:
-            if self._server is None or self._server.gone:
+            if self.server is None or self.server.gone:
                 self._close()
-                self._server = ForkServer()
-            return self._server
-
-    def peek(self) -> ForkServer | None:
-        return self._server
+                self.server = ForkServer()
+            return self.server
 
     def close(self) -> None:
         with self._lock:
             self._close()
 
     def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self.server is not None:
+            self.server.close()
+            self.server = None
 
     def forget(self) -> None:
         """Leave the server to the parent, in a process forked from it; its lock may be held by a thread not forked."""
-        if self._server is not None:
-            self._server.forget()
-        self._lock, self._server = threading.Lock(), None
+        if self.server is not None:
+            self.server.forget()
+        self._lock, self.server = threading.Lock(), None
 
 
 _own = _Own()
@@ -182,4 +184,4 @@ def fork_server(layers: Collection[str]) -> ForkServer | None:
 
 def own_fork_server() -> ForkServer | None:
     """Give this process's fork server if it has one, without starting it."""
-    return _own.peek()
+    return _own.server

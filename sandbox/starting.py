@@ -1,7 +1,9 @@
 """Starts a bare interpreter that is given its modules as text."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,9 @@ MODULES = (
 NEEDED_TO_LOCK = MODULES[: MODULES.index("enter") + 1]
 NEEDED_BY_CANDIDATE = MODULES[: MODULES.index("candidate_main") + 1]
 NEEDED_BY_TESTER = MODULES[: MODULES.index("tester_main") + 1]
+
+_KILL_ROUNDS = 50
+"""Times that processes are looked for that were started while the others were being killed."""
 
 
 @cache
@@ -77,9 +82,19 @@ class ColdProcess:
         modules: names out of `MODULES`.
         output: file descriptor where its stdout and stderr go.
         descriptors: file descriptors it keeps, by their name in the job.
+        cannot_fork: it will be locked so that it cannot start processes, and none need be looked for.
     """
 
-    def __init__(self, job: dict[str, Any], modules: tuple[str, ...], output: int, descriptors: dict[str, int]) -> None:
+    def __init__(
+        self,
+        job: dict[str, Any],
+        modules: tuple[str, ...],
+        output: int,
+        descriptors: dict[str, int],
+        *,
+        cannot_fork: bool,
+    ) -> None:
+        self._cannot_fork = cannot_fork
         kept = tuple(descriptors.values())
         self._process = start_interpreter({**job, **descriptors}, modules, job["folder"], output, kept)
         self.pid = self._process.pid
@@ -97,8 +112,31 @@ class ColdProcess:
                 return False
             time.sleep(0.002)
 
+    def kill(self) -> None:
+        """End it and whatever it has started."""
+        for _ in range(_KILL_ROUNDS):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            members = [] if self._cannot_fork else _led_by(self.pid)
+            for member in members:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(member, signal.SIGKILL)
+            if not members:
+                break
+
     def reap(self) -> tuple[int, float]:
-        """Wait for its end, and give its wait status and its seconds of CPU time."""
+        """Wait for its end after `kill`, and give its wait status and its seconds of CPU time."""
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         return status, usage.ru_utime + usage.ru_stime
+
+
+def _led_by(leader: int) -> list[int]:
+    """List the living processes under a leader, also those that moved to a process group of their own."""
+    members = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            state, _, _, its_leader = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(its_leader) == leader and state != "Z" and int(entry.name) != leader:
+                members.append(int(entry.name))
+    return members
