@@ -87,6 +87,7 @@ assert not add(1, 0)
         ("from solution import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         ("import solution\nassert solution.add(1, 1) == 2", ["assert solution.add(1, 1) == 2"]),
+        ("from __main__ import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("if __name__ == '__main__':\n    assert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         (
             "try:\n    add(1, None)\n    assert False, 'no error'\nexcept TypeError:\n    pass",

@@ -90,6 +90,18 @@ async def test_a_killed_server_is_replaced():
     assert own_fork_server().pid != before.pid
 
 
+async def test_a_server_that_is_killed_during_a_judgement_is_not_the_candidates_fault():
+    assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
+    server = own_fork_server().pid
+    running = asyncio.create_task(judge("import time\ntime.sleep(600)", "assert f()", limits=PATIENT))
+    async with asyncio.timeout(60):
+        while len(children_of(server)) < 2:  # noqa: ASYNC110 - what another process does sets no event
+            await asyncio.sleep(0.01)
+    os.kill(server, signal.SIGKILL)
+    verdict = await running
+    assert (verdict.state, verdict.passed) == ("unavailable", False)
+
+
 def test_a_forked_process_has_a_server_of_its_own():
     program = """
 import asyncio, os
