@@ -43,11 +43,15 @@ class ForkServer:
             with theirs, Path(os.devnull).open("wb") as nothing:
                 job = {"socket": theirs.fileno()}
                 self._process = start_interpreter(job, MODULES, "/", nothing.fileno(), (theirs.fileno(),))
-            self._answer()
         except OSError:
             self._socket.close()
             raise
         self.pid = self._process.pid
+        try:
+            self._answer()  # that it is ready
+        except OSError:
+            self.close()
+            raise
 
     def request(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """Have it do one thing.
