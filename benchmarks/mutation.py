@@ -75,5 +75,23 @@ def mutate(source: str, function: str, seed: str) -> tuple[str, str]:
     return f"{kind} in line {line}", ast.unparse(ast.fix_missing_locations(tree))
 
 
+def mutants(source: str, function: str, seed: str, count: int) -> list[tuple[str, str]]:
+    """Break a function in different ways, each by one mistake.
+
+    Args:
+        source: as for `mutate`.
+        function: as for `mutate`.
+        seed: the first mutant is the one that `mutate` gives for it.
+        count: how many; fewer if there are not so many ways.
+    """
+    found: dict[str, str] = {}
+    for number in range(20 * count):
+        what, broken = mutate(source, function, f"{seed} {number}" if number else seed)
+        found.setdefault(broken, what)
+        if len(found) == count:
+            break
+    return [(what, broken) for broken, what in found.items()]
+
+
 def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

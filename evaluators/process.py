@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from reflexion.sandbox.capture import HeadAndTail
-from reflexion.sandbox.child import kill_session
 from reflexion.sandbox.gate import gate
+from reflexion.sandbox.sessions import kill_session
 
 T = TypeVar("T")
 

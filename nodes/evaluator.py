@@ -83,7 +83,8 @@ def choose(task: Task, turn: Turn) -> Evaluator:
     """The evaluators that fit a task: what can be checked is checked, and only then is a critic asked."""
     checks: list[Evaluator] = []
     settings = turn.settings
-    limits = Limits(wall_s=settings.test_timeout_s, cpu_s=settings.test_timeout_s)
+    seconds = settings.test_timeout_s
+    limits = Limits(wall_s=seconds, cpu_s=seconds, strict=settings.sandbox_strict)
     if task.tests:
         checks.append(UnitTests(limits))
     if task.expect is not None:

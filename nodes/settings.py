@@ -247,6 +247,12 @@ class Settings(BaseSettings):
         description="How often a critic is asked where its first score is near the threshold; the median counts.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
+    sandbox_strict: bool = Field(
+        default=False,
+        title="Strict sandbox",
+        description="Run no code where this platform lacks one of the sandbox's protections.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
     stream: bool = Field(
         default=False,
         title="Stream tokens",

@@ -10,9 +10,6 @@ import sys
 import types
 from typing import Any
 
-REFUSED = 97
-"""Exit code of a process that could not lock itself and therefore ran nothing."""
-
 
 def _define(name: str, source: str) -> None:
     for package in ("reflexion", "reflexion.sandbox"):
@@ -28,17 +25,10 @@ def _start(descriptor: int) -> None:
         job: dict[str, Any] = json.load(file)
     for name, source in job.pop("modules"):
         _define(name, source)
-    lockdown = sys.modules["reflexion.sandbox.lockdown"]
-    if "layers" not in job:
-        sys.stdout.write(json.dumps(lockdown.usable_layers(job["folder"], job["limits"])))
-        return
-    main = sys.modules[f"reflexion.sandbox.{job['main']}"]
-    try:
-        lockdown.lock(job["layers"], job["folder"], job["limits"])
-    except OSError as error:
-        sys.stderr.write(f"the process could not be locked: {error}")
-        sys.exit(REFUSED)
-    main.main(job)
+    if "socket" in job:
+        sys.modules["reflexion.sandbox.forking"].serve(job["socket"])
+    else:
+        sys.modules["reflexion.sandbox.enter"].enter(job, job["parent"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class Gate:
     """
 
     def __init__(self, size: int | None = None) -> None:
-        self.size = size or os.cpu_count() or 1
+        self.size = size or _cpus()
         self._places = asyncio.Semaphore(self.size)
         self._alone = asyncio.Lock()
 
@@ -32,6 +32,11 @@ class Gate:
             for _ in range(self.size):
                 await stack.enter_async_context(self._places)
             yield
+
+
+def _cpus() -> int:
+    """Count the CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()

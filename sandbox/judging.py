@@ -9,7 +9,7 @@ from typing import Any
 
 from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
-from reflexion.sandbox.layers import Unavailable, available_layers
+from reflexion.sandbox.layers import Unavailable, layers_for
 from reflexion.sandbox.pair import Ending, run_pair
 from reflexion.sandbox.parsing import parse
 from reflexion.sandbox.records import Limits, TestResult, Verdict
@@ -43,15 +43,15 @@ async def judge(candidate: str, tests: str, *, entry: str | None = None, limits:
     name = entry or (_last_function(candidate) if _needs_entry(collection) else "")
     collection = collect(tests, name or "candidate")
     try:
-        layers = await asyncio.to_thread(available_layers)
+        layers = await asyncio.to_thread(layers_for, limits)
         async with gate().shared():
             ending = await _run(candidate, tests, name, limits, layers)
         if _kept_waiting(ending):
             async with gate().alone():
                 ending = await _run(candidate, tests, name, limits, layers)
-    except (Unavailable, OSError) as error:
+    except (Unavailable, OSError, ModuleNotFoundError) as error:
         return Verdict(state="unavailable", message=str(error), collected=len(collection.tests))
-    return _verdict(ending, collection, limits, layers)
+    return conclude(ending, collection, limits, layers)
 
 
 async def _run(candidate: str, tests: str, entry: str, limits: Limits, layers: tuple[str, ...]) -> Ending:
@@ -89,7 +89,8 @@ def _last_function(candidate: str) -> str:
     return ([""] + classes + names + [name for name in likely if not name.startswith(("_", "test_"))])[-1]
 
 
-def _verdict(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
+def conclude(ending: Ending, collection: Collection, limits: Limits, layers: tuple[str, ...]) -> Verdict:
+    """Draw the conclusion from how a pair of processes ended."""
     state, message = _conclusion(ending, collection, limits)
     reported = (ending.verdict or {}).get("results", [])
     results = tuple(
@@ -123,7 +124,7 @@ def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple
     if any(_out_of_cpu(code, used, limits) for code, used in zip(ending.exit_codes, ending.cpu_s, strict=True)):
         return "timeout", f"more than {limits.cpu_s:g} s of CPU time used{during}"
     if not ending.started:
-        return "unavailable", f"the process for the tests did not start: {ending.tester_output.strip()[-500:]}"
+        return "unavailable", f"the process for the tests did not start{_why_not_started(ending, limits)}"
     if ending.verdict is None:
         why = ending.tester_output.strip().splitlines()[-1:] or [f"exit code {ending.exit_codes[1]}"]
         return "crashed", f"the process with the tests ended without a verdict{during}: {why[0]}"
@@ -133,6 +134,11 @@ def _conclusion(ending: Ending, collection: Collection, limits: Limits) -> tuple
     if state == "crashed" or (state == "candidate_failed" and ending.exit_codes[0] not in (0, None)):
         message = f"{message}{during} ({_cause(ending.exit_codes[0])})"
     return state, message
+
+
+def _why_not_started(ending: Ending, limits: Limits) -> str:
+    hint = f"; {', '.join(limits.packages)} may need more than {limits.memory_mb} MiB" if limits.packages else ""
+    return f" ({_cause(ending.exit_codes[1])}): {ending.tester_output.strip()[-500:]}{hint}"
 
 
 def _out_of_cpu(code: int | None, used: float, limits: Limits) -> bool:

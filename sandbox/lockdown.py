@@ -88,8 +88,8 @@ def _library_folders() -> list[str]:
     ]
 
 
-def _landlock(folder: str) -> None:
-    """Leave only the interpreter's libraries to read and the process's own folder to write."""
+def _landlock(folder: str, readable: Sequence[str]) -> None:
+    """Leave only libraries to read and the process's own folder to write."""
     libc = _libc()
     version = _checked(_landlock_version(libc), "Landlock")
     handled = (1 << 13) - 1
@@ -104,7 +104,7 @@ def _landlock(folder: str) -> None:
     own = handled & ~(_EXECUTE | _MAKE_DEVICES_AND_SOCKETS | _REFER | _IOCTL_DEVICE)
     rules = [
         (folder, own),
-        *((library, _READ) for library in _library_folders()),
+        *((library, _READ) for library in (*_library_folders(), *readable)),
         *((path, 1 << 2) for path in ("/dev/urandom", "/dev/zero", "/etc/ld.so.cache")),
         ("/dev/null", 1 << 1 | 1 << 2),
     ]
@@ -138,12 +138,13 @@ def _seccomp() -> None:
     _checked(_libc().prctl(_PR_SET_SECCOMP, 2, ctypes.byref(filters), 0, 0), "seccomp")
 
 
-def lock(layers: Sequence[str], folder: str, limits: dict[str, int]) -> None:
+def lock(layers: Sequence[str], folder: str, limits: dict[str, int], readable: Sequence[str] = ()) -> None:
     """Put the named layers on.
 
     Args:
         layers: some of `LAYERS`.
         folder: the one folder that stays writable.
+        readable: folders that stay readable, beside the interpreter's own.
         limits: `memory_mb` and `file_mb` (MiB), `cpu_s` (seconds), `tasks` (processes and threads of this user).
 
     Raises:
@@ -159,7 +160,7 @@ def lock(layers: Sequence[str], folder: str, limits: dict[str, int]) -> None:
         "files": lambda: _limit_files(limits),
         # Without fork there is nothing to count, and the limit counts all that this user runs, not this process.
         "processes": lambda: None if "seccomp" in layers else _limit_processes(limits),
-        "landlock": lambda: _landlock(folder),
+        "landlock": lambda: _landlock(folder, readable),
         "capabilities": _drop_capabilities,
         "seccomp": _seccomp,
         "network": lambda: None,  # what seccomp and Landlock already do

@@ -7,6 +7,8 @@ candidate from answering for itself what a test asks about it:
 - between a stand-in and plain data `==` is never asked for; it is false, unless the original is a list, dict, set or
   number by birth, whose plain content is fetched and compared here;
 - arithmetic with plain data hands the operand over, so its result may not be turned into a number or a truth value.
+
+For the same reason it has nothing of what numpy asks for (`__array_ufunc__` and its like): to numpy it is a sequence.
 """
 
 from collections.abc import Callable, Generator
@@ -51,6 +53,11 @@ def _ask_class(cls: type, operation: str, *args: Any, **kwargs: Any) -> Any:
     return peer.request(operation, number, *args, **kwargs)
 
 
+def _refuse_to_numpy(name: str) -> None:
+    if name.startswith("__array_"):
+        raise AttributeError(f"{name} of the candidate's object is not asked for")
+
+
 class MirrorMeta(type):
     """The class of mirrored classes: calls, class attributes and enum access go to the original class."""
 
@@ -65,6 +72,7 @@ class MirrorMeta(type):
         return _ask_class(cls, "call", *args, **kwargs)
 
     def __getattr__(cls, name: str) -> Any:
+        _refuse_to_numpy(name)
         return _ask_class(cls, "get", name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -90,6 +98,7 @@ class Mirror(metaclass=MirrorMeta):
     """What every stand-in has, plain base or not."""
 
     def __getattr__(self, name: str) -> Any:
+        _refuse_to_numpy(name)
         return _ask(self, "get", name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -162,12 +162,13 @@ def _foreign_imports(statements: Iterable[ast.stmt]) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def stand_in_for_imports(statements: Iterable[ast.stmt], names: list[str], peer: Peer) -> None:
-    """Let the candidate answer to whatever module name the tests import it by."""
+def stand_in_for_imports(statements: Iterable[ast.stmt], names: list[str], peer: Peer, packages: Iterable[str]) -> None:
+    """Let the candidate answer to whatever module name the tests import it by, but not to that of a package."""
+    known = sys.stdlib_module_names.union(_OTHER_LIBRARIES, packages)
     public = [name for name in names if not name.startswith("_")]
     for module in _foreign_imports(statements):
         top = module.partition(".")[0]
-        if top in sys.stdlib_module_names or top in _OTHER_LIBRARIES:
+        if top in known:
             continue
         for name in {top, module}:
             sys.modules[name] = _CandidateModule(name, public, peer)

@@ -10,14 +10,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from reflexion.sandbox.capture import HeadAndTail
-from reflexion.sandbox.child import MODULES, NEEDED_BY_CANDIDATE, Child, child_limits
+from reflexion.sandbox.child import Child, child_limits
 from reflexion.sandbox.disk import holds_more_than
+from reflexion.sandbox.fork_server import ForkServer, fork_server
+from reflexion.sandbox.packages import locate
 from reflexion.sandbox.records import Limits
+from reflexion.sandbox.starting import NEEDED_BY_CANDIDATE, NEEDED_BY_TESTER
 
 _FLOOD = 256
 """Output beyond this many times what is kept ends the run: reading on would only cost time."""
@@ -87,7 +91,14 @@ class _VerdictLines:
 
 
 def run_pair(
-    candidate: str, tests: str, entry: str, *, limits: Limits, layers: tuple[str, ...], stop: threading.Event
+    candidate: str,
+    tests: str,
+    entry: str,
+    *,
+    limits: Limits,
+    layers: tuple[str, ...],
+    stop: threading.Event,
+    warm: bool = True,
 ) -> Ending:
     """Judge in two processes; blocks until both are gone.
 
@@ -98,14 +109,18 @@ def run_pair(
         limits: for each process, and the wall clock for both.
         layers: protections that must be put on.
         stop: set by another thread to end the run.
+        warm: fork the processes from one that has imported everything, where that is safe.
 
     Raises:
         OSError: a process could not be started.
+        ModuleNotFoundError: a package that is to be importable is not installed.
     """
+    # What packages import, threads among it, need not survive a fork.
+    server = fork_server(layers) if warm and not limits.packages else None
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True))
         started = time.monotonic()
-        pair = _Pair(candidate, tests, entry, limits, layers, Path(folder), stack)
+        pair = _Pair(candidate, tests, entry, limits, layers, Path(folder), server, stack)
         ending = Ending()
         pair.watch(ending, started + limits.wall_s, stop)
         pair.finish(ending)
@@ -122,10 +137,16 @@ class _Pair:
         limits: Limits,
         layers: tuple[str, ...],
         folder: Path,
+        server: ForkServer | None,
         stack: contextlib.ExitStack,
     ) -> None:
-        cannot_fork = "seccomp" in layers
-        common = {"layers": layers, "limits": child_limits(limits, counts_processes=not cannot_fork)}
+        can_fork = "seccomp" not in layers
+        common = {
+            "layers": layers,
+            "limits": child_limits(limits, counts_processes=can_fork),
+            "packages": locate(limits.packages),
+        }
+        start = partial(Child, folder=folder, cannot_fork=not can_fork, server=server)
         self._token = secrets.token_hex(16)
         self._limits = limits
         self._folder = str(folder)
@@ -133,27 +154,20 @@ class _Pair:
         self._verdict = verdict
         with contextlib.ExitStack() as handed_over:
             (asked, ask), (answered, answer) = _pipe(handed_over), _pipe(handed_over)
-            self._candidate = Child(
-                {
-                    **common,
-                    "main": "candidate_main",
-                    "candidate": candidate,
-                    "reader": asked.fileno(),
-                    "writer": answer.fileno(),
-                },
+            self._candidate = start(
+                {**common, "main": "candidate_main", "candidate": candidate},
                 NEEDED_BY_CANDIDATE,
-                folder,
-                (asked.fileno(), answer.fileno()),
-                cannot_fork=cannot_fork,
+                descriptors={"reader": asked.fileno(), "writer": answer.fileno()},
             )
             stack.callback(self._candidate.close)
-            kept = {"reader": answered.fileno(), "writer": ask.fileno(), "verdict": verdict_writer.fileno()}
-            self._tester = Child(
-                {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry, **kept},
-                MODULES,
-                folder,
-                tuple(kept.values()),
-                cannot_fork=cannot_fork,
+            self._tester = start(
+                {**common, "main": "tester_main", "token": self._token, "tests": tests, "entry": entry},
+                NEEDED_BY_TESTER,
+                descriptors={
+                    "reader": answered.fileno(),
+                    "writer": ask.fileno(),
+                    "verdict": verdict_writer.fileno(),
+                },
             )
             stack.callback(self._tester.close)
         verdict_writer.close()

@@ -28,17 +28,25 @@ class Limits:
     processes: int = 32
     """Processes that may be started where the platform cannot forbid it altogether."""
 
+    packages: tuple[str, ...] = ()
+    """Installed packages that code and tests may import, such as `numpy`, and those that these need."""
+
+    strict: bool = False
+    """Run nothing where the platform lacks a protection, instead of running with those it has."""
+
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can run.
 
         Raises:
-            ValueError: a limit is not positive, or the memory too small for an interpreter.
+            ValueError: a limit is not positive, the memory too small for an interpreter, or a package no name.
         """
         for name in ("wall_s", "cpu_s", "output_bytes", "file_mb", "processes"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0, not {getattr(self, name)!r}")
         if self.memory_mb < 64:
             raise ValueError(f"memory_mb must be at least 64 for an interpreter to start, not {self.memory_mb!r}")
+        if not isinstance(self.packages, tuple) or not all(name.isidentifier() for name in self.packages):
+            raise ValueError(f"packages must be names of top-level packages in a tuple, not {self.packages!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

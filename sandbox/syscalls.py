@@ -148,7 +148,6 @@ _FREE: dict[str, tuple[int | None, int | None]] = {
     "arch_prctl": (158, None),
     "restart_syscall": (219, 128),
     "getrandom": (318, 278),
-    "memfd_create": (319, 279),
     "exit": (60, 93),
     "exit_group": (231, 94),
 }

@@ -23,7 +23,7 @@ def main(job: dict[str, Any]) -> None:
 
     Args:
         job: `tests` (source text), `entry` (name or empty), `reader`, `writer` and `verdict` (file descriptors),
-            `token`.
+            `token`, and `packages` that can be imported.
     """
 
     def report(message: dict[str, Any]) -> None:
@@ -62,7 +62,8 @@ class _Run:
         read = reader(peer, loaded["names"], self._entry, collection.names)
         self._namespace = Namespace(read, loaded["modules"])
         self._namespace["_judge"] = judge
-        stand_in_for_imports(collection.statements, loaded["names"], peer)
+        packages = [package["name"] for package in job["packages"]]
+        stand_in_for_imports(collection.statements, loaded["names"], peer, packages)
 
     def all(self) -> None:
         """Run the file's statements in order, then its functions, classes and `check`."""

@@ -16,6 +16,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from reflexion.sandbox.arrays import ARRAY_DECODERS, encode_array
+
 MAX_FRAME = 64 << 20
 """Bytes of one message; a longer one is refused before it is read."""
 
@@ -62,7 +64,7 @@ _ATOMS: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     type(...): ("...", lambda value: None, lambda data: ...),
     type(NotImplemented): ("ni", lambda value: None, lambda data: NotImplemented),
 }
-_ATOM_DECODERS = {tag: decode for tag, _, decode in _ATOMS.values()}
+_ATOM_DECODERS = {tag: decode for tag, _, decode in _ATOMS.values()} | ARRAY_DECODERS
 _COLLECTIONS: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z"}
 _COLLECTION_MAKERS: dict[str, Callable[[Any], Any]] = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
@@ -121,7 +123,7 @@ class Codec:
             return {"sl": [self.encode(part, depth) for part in (value.start, value.stop, value.step)]}
         if kind.__name__ in _BY_TEXT and kind is getattr(sys.modules.get(_BY_TEXT[kind.__name__]), kind.__name__, None):
             return {"text": [kind.__name__, str(value)]}
-        return self._handle(value)
+        return encode_array(value) or self._handle(value)
 
     def decode(self, data: Any) -> Any:
         """Build the value again from types of this process alone."""

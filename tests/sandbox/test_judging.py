@@ -87,6 +87,7 @@ assert not add(1, 0)
         ("from solution import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         ("import solution\nassert solution.add(1, 1) == 2", ["assert solution.add(1, 1) == 2"]),
+        ("from __main__ import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("if __name__ == '__main__':\n    assert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
         (
             "try:\n    add(1, None)\n    assert False, 'no error'\nexcept TypeError:\n    pass",
@@ -343,7 +344,16 @@ async def test_a_sandbox_that_cannot_start_is_not_the_candidates_fault(tmp_path,
 
 
 @pytest.mark.parametrize(
-    "limits", [{"wall_s": 0}, {"cpu_s": -1}, {"memory_mb": 8}, {"output_bytes": 0}, {"wall_s": float("nan")}]
+    "limits",
+    [
+        {"wall_s": 0},
+        {"cpu_s": -1},
+        {"memory_mb": 8},
+        {"output_bytes": 0},
+        {"wall_s": float("nan")},
+        {"packages": "numpy"},
+        {"packages": ("numpy.linalg",)},
+    ],
 )
 def test_limits_under_which_nothing_can_run_are_refused(limits):
     with pytest.raises(ValueError, match="must be"):
