@@ -37,7 +37,7 @@ class UnitTests:
         """
         code = await asyncio.to_thread(extract_code, attempt["answer"])
         verdict = await judge(code, task.tests, entry=self._entry or _entry(task.text, code), limits=self._limits)
-        return _evaluation(verdict)
+        return evaluation_of(verdict)
 
 
 def _entry(text: str, code: str) -> str | None:
@@ -46,7 +46,8 @@ def _entry(text: str, code: str) -> str | None:
     return named[-1] if named else None
 
 
-def _evaluation(verdict: Verdict) -> Evaluation:
+def evaluation_of(verdict: Verdict) -> Evaluation:
+    """What a judgement means for an attempt; None as score where it says nothing about it."""
     match verdict.state:
         case "no_tests" | "tests_invalid":
             return _made(None, f"The tests could not be used: {verdict.message}")
@@ -76,16 +77,16 @@ def _made(score: float | None, feedback: str, verdict: Verdict | None = None) ->
 
 def _failures(verdict: Verdict) -> str:
     failed = [result for result in verdict.results if not result.passed]
-    lines = [_line(result) for result in failed[:_SHOWN_FAILURES]]
+    lines = [f"- {_capped(_statement(result), 300)}: {told(result)}" for result in failed[:_SHOWN_FAILURES]]
     if len(failed) > len(lines):
         lines.append(f"- and {len(failed) - len(lines)} more")
     return "\n".join(lines)
 
 
-def _line(result: TestResult) -> str:
+def told(result: TestResult) -> str:
+    """How a test failed: what came out and what was wanted, or the exception."""
     compared = f"got {result.got}, wanted {result.wanted}" if result.wanted else ""
-    told = "; ".join(part for part in (compared, result.message) if part)
-    return f"- {_capped(_statement(result), 300)}: {_capped(told, _SHOWN_MESSAGE)}"
+    return _capped("; ".join(part for part in (compared, result.message) if part), _SHOWN_MESSAGE)
 
 
 def _check(result: TestResult) -> str:

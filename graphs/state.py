@@ -11,7 +11,7 @@ from langgraph.managed import RemainingSteps
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import Attempt
+from reflexion.evaluators import Attempt, OwnTests
 from reflexion.memory import RecalledLesson, Reflection, merge_reflections
 from reflexion.models import Call
 from reflexion.nodes.attempts import merge_attempts
@@ -70,6 +70,8 @@ class State(TypedDict, total=False):
     run_id: str
     spec: TaskSpec
     attempts: Annotated[list[Attempt], merge_attempts]
+    own_tests: OwnTests | None
+    """Tests that the model wrote itself, and what the attempts did on them; None before there are any."""
     plan: str
     lessons_used: list[RecalledLesson]
     lessons_learned: list[LearnedLesson]
@@ -89,6 +91,7 @@ def fresh() -> dict[str, Any]:
     """The values with which a run starts. An empty list would not clear a reduced channel."""
     return {
         "attempts": Overwrite([]),
+        "own_tests": None,
         "plan": "",
         "lessons_used": [],
         "lessons_learned": [],

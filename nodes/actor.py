@@ -69,7 +69,8 @@ def choose_style(attempts: Sequence[Attempt], style: AttemptStyle) -> Literal["f
 def compose(state: ActorReads, turn: Turn, style: str) -> list[BaseMessage]:
     """The prompt: the task, the rules learned, the checks that failed, and the plan."""
     spec, attempts = state["spec"], state["attempts"]
-    form = "code" if spec["tests"] else "match" if spec["expect"] is not None else "text"
+    expects = spec["expect"] is not None
+    form = "match" if expects else "code" if spec["tests"] or turn.settings.generate_tests else "text"
     common = {
         "form": turn.prompt("actor").sections.get(f"form: {form}", ""),
         "rules": _bullets(_rules(state), LONGEST_LESSON),

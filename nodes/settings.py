@@ -186,6 +186,12 @@ class Settings(BaseSettings):
         description="Seconds that all tests of one attempt may take.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
+    generate_tests: bool = Field(
+        default=False,
+        title="Generate tests",
+        description="Where a task has neither tests nor an expected answer, the model writes tests, and code is run.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
     stream: bool = Field(
         default=False,
         title="Stream tokens",
