@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reflexion.evaluators.literals import is_literal, read_expression
 
 _BEGUN = re.compile(r"^[ \t]*(?:async )?def (\w+)\((?!(?:self|cls)\b)", re.MULTILINE)
-_CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\((?!e?s\))")
+_CALLED = re.compile(r"(?<!def )(?<![\w.])([A-Za-z_]\w*)\((?!e?s\))")
 _NAMED = re.compile(r"(?:called|named|namens|function|Funktion)\s+`([A-Za-z_]\w*)`|(?:called|named|namens)\s+(\w+)")
 _SAYS = re.compile(
     r"""`?\s*

@@ -40,7 +40,8 @@ async def write_tests(
     prompt = prompts.get("tester", lang)
     messages = prompt.messages(task=Fence().around("task", text), function=function, most=str(MOST_USED))
     try:
-        reply = await client.complete(messages, meter, max_tokens=EMBEDDED_REPLY if client.embedded else None)
+        temperature, longest = (0.0, EMBEDDED_REPLY) if client.embedded else (None, None)
+        reply = await client.complete(messages, meter, temperature=temperature, max_tokens=longest)
     except ModelError as error:
         if error.kind not in {"refused", "content_filter"}:
             raise

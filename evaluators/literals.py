@@ -7,8 +7,10 @@ from reflexion.sandbox import parse
 
 def read_expression(source: str) -> ast.expr | None:
     """The one expression that a text is; None where it is something else."""
+    if not source.strip():
+        return None
     try:
-        body = parse(source.strip()).body
+        body = parse(f"({source.strip()}\n)").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
