@@ -29,7 +29,7 @@ from reflexion.evaluators.generated_tests import GeneratedTests, write_tests
 from reflexion.evaluators.own_tests import OwnTests, counted, from_task, read_tests, usable
 from reflexion.evaluators.records import Attempt, Task
 from reflexion.evaluators.validation import program, reject_by_trials, try_out
-from reflexion.models import ConnectionSettings, Meter, Models
+from reflexion.models import Completer, ConnectionSettings, Meter, Models, Reply
 from reflexion.nodes.attempts import same_answer
 from reflexion.prompts import PromptBook
 from reflexion.sandbox import Limits, judge
@@ -86,7 +86,7 @@ async def replay(row: dict[str, Any]) -> dict[str, Any]:
         before.append(attempt)
         verdicts["written"].append((recorded["own_pass"], hidden))
         for name, kept in (("tried", own), ("strict", strict)):
-            passed = [recorded["own_tests"][places[test["source"]]] for test in _at_first(kept)]
+            passed = [recorded["own_tests"] and recorded["own_tests"][places[t["source"]]] for t in _at_first(kept)]
             verdicts[name].append((all(passed) if passed else None, hidden))
         if repeated:
             verdict = verdicts["agreed"][repeated["number"] - 1][0]
@@ -113,7 +113,7 @@ def _at_first(own: OwnTests) -> list[Any]:
 
 def _label(row: dict[str, Any], place: int) -> str:
     """Whether a test is right, as far as the attempts tell that pass the hidden tests."""
-    said = {attempt["own_tests"][place] for attempt in row["attempts"] if attempt["hidden_pass"]}
+    said = {one["own_tests"][place] for one in row["attempts"] if one["hidden_pass"] and one["own_tests"]}
     return {(): "unknown", (True,): "right", (False,): "wrong"}.get(tuple(said), "contested")
 
 
@@ -150,15 +150,27 @@ async def recorded(paths: Sequence[Path]) -> None:
     print(f"{'(any stub passes it)':<44}" + "".join(f"{counts[label]:>11}" for label in labels))
 
 
+class Heard:
+    """A client that keeps what the model replied."""
+
+    def __init__(self, client: Completer) -> None:
+        self._client = client
+        self.embedded = client.embedded
+        self.reply = ""
+
+    async def complete(self, *given: Any, **named: Any) -> Reply:
+        reply = await self._client.complete(*given, **named)
+        self.reply = reply.text
+        return reply
+
+
 async def written_by_model(problem: dict[str, Any], models: Models, prompts: PromptBook) -> dict[str, Any]:
     """Let the model write tests for a problem, and put labelled candidates to them."""
     function, text = problem["entry_point"], "Complete this function:\n\n" + problem["prompt"]
-    meter = Meter(role="evaluator", attempt=1)
-    own = await write_tests(text, models.client("evaluator"), meter, prompts, "en", LIMITS)
+    client = Heard(models.client("evaluator"))
+    own = await write_tests(text, client, Meter(role="evaluator", attempt=1), prompts, "en", LIMITS)
     stated = OwnTests(function=function, tests=[from_task(e) for e in examples(text, function)], problem="")
-    alone = copy.deepcopy(own)
-    alone["tests"] = [test for test in own["tests"] if test["origin"] == "model"]
-    written = [test["source"] for test in alone["tests"]]
+    written = [test["source"] for test in read_tests(client.reply, function)]
     solution = problem["prompt"] + problem["canonical_solution"]
     codes = {solution, *(mutate(solution, function, f"{seed}")[1] for seed in range(MUTANTS))}
     candidates = []
@@ -166,22 +178,19 @@ async def written_by_model(problem: dict[str, Any], models: Models, prompts: Pro
         hidden = await judge(code, problem["test"], entry=function, limits=LIMITS)
         by_all = await judge(code, program(written), entry=function, limits=LIMITS) if written else None
         verdicts: dict[str, Verdict] = {"written": by_all.passed if by_all else None}
-        for name, tests in (("checked", alone), ("with examples", own), ("examples", stated)):
+        for name, tests in (("checked", own), ("examples", stated)):
             evaluator = GeneratedTests(tests, LIMITS) if usable(tests) else None
             score = (await evaluator.evaluate(Task(text=text), attempt_of(code))).score if evaluator else None
             verdicts[name] = all_passed(score)
         candidates.append({"hidden": hidden.passed, "solution": code == solution, **verdicts})
-    solution_says = GeneratedTests(alone, LIMITS)
-    for test in solution_says.own["tests"]:
-        test["rejected"] = ""
-    if written:
-        await solution_says.evaluate(Task(text=text), attempt_of(solution))
+    sources = [test["source"] for test in own["tests"]]
+    truth = await judge(solution, program(sources), entry=function, limits=LIMITS)
     tests = [
-        {"source": test["source"], "rejected": test["rejected"], "right": again["outcomes"].get("1", {}).get("passed")}
-        for test, again in zip(alone["tests"], solution_says.own["tests"], strict=True)
+        {**test, "right": result.passed}
+        for test, result in zip(own["tests"], truth.results, strict=False)
+        if test["origin"] == "model"
     ]
-    calls = [{"completion_tokens": call["completion_tokens"]} for call in meter.calls]
-    return {"task_id": problem["task_id"], "candidates": candidates, "tests": tests, "calls": calls}
+    return {"task_id": problem["task_id"], "candidates": candidates, "tests": tests, "reply": client.reply}
 
 
 async def humaneval(limit: int, out: Path | None) -> None:
@@ -192,7 +201,7 @@ async def humaneval(limit: int, out: Path | None) -> None:
         done.append(await written_by_model(problem, models, prompts))
         tests = done[-1]["tests"]
         kept = sum(not test["rejected"] for test in tests)
-        right = sum(bool(test["right"]) for test in tests)
+        right = sum(test["right"] for test in tests)
         print(f"{problem['task_id']:<14} {len(tests):>3} tests, {right:>3} right, {kept:>3} kept", flush=True)
         if out:
             with out.open("a", encoding="utf-8") as file:
@@ -201,8 +210,7 @@ async def humaneval(limit: int, out: Path | None) -> None:
     candidates = [candidate for one in done for candidate in one["candidates"]]
     names = {
         "written": "the model's tests as written",
-        "checked": "the model's tests, checked",
-        "with examples": "and with the task's examples",
+        "checked": "checked, beside the task's examples",
         "examples": "the task's examples alone",
     }
     ways = {text: [(one[name], one["hidden"]) for one in candidates] for name, text in names.items()}
@@ -211,7 +219,7 @@ async def humaneval(limit: int, out: Path | None) -> None:
     print(f"\n{'tests':<44} {'right':>7}{'wrong':>7}")
     for kind in dict.fromkeys(_reason(test["rejected"]) or "kept" for test in tests):
         these = [test for test in tests if (_reason(test["rejected"]) or "kept") == kind]
-        right = sum(bool(test["right"]) for test in these)
+        right = sum(test["right"] for test in these)
         print(f"{kind[:44]:<44} {right:>7}{len(these) - right:>7}")
 
 

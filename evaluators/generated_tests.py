@@ -18,8 +18,8 @@ from reflexion.models.errors import ModelError
 from reflexion.prompts import Fence, Language, PromptBook
 from reflexion.sandbox import Limits, TestResult, judge
 
-EMBEDDED_REPLY = 512
-"""Tokens of the embedded model's reply; it goes on and on."""
+EMBEDDED_REPLY = 320
+"""Tokens of the embedded model's reply; it goes on and on, and ten short asserts are fewer."""
 
 
 async def write_tests(
