@@ -2,6 +2,7 @@
 
 from reflexion.evaluators.cascade import Cascade
 from reflexion.evaluators.critic import Critic
+from reflexion.evaluators.examples import function_asked_for
 from reflexion.evaluators.function import Function, as_evaluator
 from reflexion.evaluators.generated_tests import GeneratedTests, write_tests
 from reflexion.evaluators.match import ExpectError, Match, read_expectation
@@ -28,6 +29,7 @@ __all__ = [
     "UnitTests",
     "as_evaluator",
     "check_tests",
+    "function_asked_for",
     "read_expectation",
     "usable",
     "write_tests",

@@ -120,14 +120,14 @@ def verdict_on(own: OwnTests, number: int) -> Evaluation:
 
 def describe(own: OwnTests, failed: Sequence[OwnTest]) -> str:
     """A sentence on where the tests come from and how many of them an attempt passes."""
-    by_model, by_task = (
-        [test for test in counted(own) if test["origin"] == "model"],
-        [test for test in counted(own) if test["origin"] == "task"],
-    )
+    by_model = [test for test in counted(own) if test["origin"] == "model"]
+    by_task = [test for test in counted(own) if test["origin"] == "task"]
     rejected = sum(bool(test["rejected"]) for test in own["tests"])
-    parts = [f"{_passed(by_model, failed)} tests that the model wrote itself, {rejected} rejected"]
+    parts = [f"{_passed(by_model, failed)} tests that the model wrote itself, {rejected} rejected"] if by_model else []
     if by_task:
         parts.append(f"{_passed(by_task, failed)} examples of the task")
+    if not by_model:
+        parts.append(f"no test that the model wrote itself, {rejected} rejected")
     return f"Passed {'; '.join(parts)}."
 
 
