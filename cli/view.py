@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from reflexion.evaluators import GeneratedTests
 from reflexion.graphs import Reflexion, Result
 from reflexion.models.prices import display_usd
 from reflexion.prompts.fence import one_line
@@ -113,7 +114,7 @@ def _mark(*, passed: bool, advisory: bool) -> str:
 
 
 def _caveat(result: Result) -> str:
-    by_tests = [attempt for attempt in result.attempts if attempt.evaluator == "generated_tests"]
+    by_tests = [attempt for attempt in result.attempts if attempt.evaluator == GeneratedTests.name]
     if not by_tests:
         return "the embedded model judged, and it approves nearly everything"
     best = max(by_tests, key=lambda attempt: attempt.score or 0)

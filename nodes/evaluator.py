@@ -86,8 +86,13 @@ async def _judge(state: EvaluatorReads, turn: Turn) -> tuple[Evaluation, Delta]:
     task = Task(text=spec["text"], tests=spec["tests"], expect=spec["expect"], criteria=spec["criteria"])
     if turn.kit.evaluator is not None:
         return await _ask_own(turn.kit.evaluator, task, attempt, turn), {}
-    if not turn.settings.generate_tests or task.tests or task.expect is not None:
-        return await choose(task, turn).evaluate(task, attempt), {}
+    if turn.settings.generate_tests and not task.tests and task.expect is None:
+        return await _by_own_tests(state, task, attempt, turn)
+    return await choose(task, turn).evaluate(task, attempt), {}
+
+
+async def _by_own_tests(state: EvaluatorReads, task: Task, attempt: Attempt, turn: Turn) -> tuple[Evaluation, Delta]:
+    """Let the model's own tests judge, which are written at the first time; without a usable one a critic does."""
     limits = _limits(turn)
     own_tests = state.get("own_tests") or await write_tests(
         task.text, turn.client("evaluator"), turn.meter, turn.kit.prompts, turn.settings.lang, limits
@@ -99,12 +104,12 @@ async def _judge(state: EvaluatorReads, turn: Turn) -> tuple[Evaluation, Delta]:
     generated = GeneratedTests(own_tests, limits)
     verdict = await choose(task, turn, generated).evaluate(task, attempt)
     reconsidered = [
-        {"number": earlier["number"], **_record(generated.reconsidered[earlier["number"]], turn)}
+        {"number": earlier["number"], **_record(again, turn)}
         for earlier in state["attempts"]
         # What a critic has judged after the tests, or would still have to judge, keeps its verdict.
-        if earlier["number"] in generated.reconsidered
+        if (again := generated.reconsidered.get(earlier.get("repeats", earlier["number"])))
         and earlier.get("evaluator") == GeneratedTests.name
-        and not (task.criteria and generated.reconsidered[earlier["number"]].score == 1)
+        and not (task.criteria and again.score == 1)
     ]
     return verdict, {"own_tests": generated.own, "attempts": reconsidered}
 

@@ -71,6 +71,15 @@ async def test_the_next_attempt_is_no_longer_asked_for_what_was_rejected(tested)
     assert "double(None) == 0" in tested.prompt("actor", 2)
 
 
+async def test_a_repeated_answer_is_scored_anew_with_the_one_it_repeats(tested):
+    tested.server.default("critic-m", f"{WRONG}\nassert double(None) == 0")
+    tested.server.script("actor-m", RIGHT, RIGHT, SAME)
+    async with agent(tested) as running:
+        result = await running.run(CODE)
+    assert [attempt.score for attempt in result.attempts] == [pytest.approx(3 / 4)] * 3
+    assert all("double(3)" not in attempt.feedback for attempt in result.attempts)
+
+
 async def test_an_earlier_attempt_may_turn_out_to_have_passed(tested):
     tested.server.default("critic-m", WRONG)
     tested.server.script("actor-m", RIGHT, "def double(n):\n    return n * 2 if n != 5 else 11")
