@@ -2,6 +2,7 @@
 
     uv run python benchmarks/generated_tests.py recorded [FILE...]
     uv run --extra local python benchmarks/generated_tests.py humaneval [--limit N] [--out FILE]
+    uv run python benchmarks/generated_tests.py examples
 
 `recorded` replays Reflexion's own runs on MBPP (GPT-4, 2023): each attempt, in order, is judged by the tests that the
 model wrote, as they stand and after checking, and compared with the hidden tests. Without FILE it takes the 68 tasks
@@ -9,6 +10,8 @@ in `tests/data`, which were picked so that every kind of failure is among them: 
 
 `humaneval` lets the configured model, or the embedded one, write tests for HumanEval tasks, and puts the solution and
 some copies of it with one mistake each to them. What is right and what is wrong is decided by HumanEval's own tests.
+
+`examples` reads the examples in the docstrings of HumanEval, and puts the solutions to them.
 """
 
 import argparse
@@ -223,6 +226,25 @@ async def humaneval(limit: int, out: Path | None) -> None:
         print(f"{kind[:44]:<44} {right:>7}{len(these) - right:>7}")
 
 
+async def stated_examples() -> None:
+    async def failing(problem: dict[str, Any]) -> tuple[int, list[str]]:
+        function = problem["entry_point"]
+        assert function == function_asked_for(problem["prompt"])
+        sources = [from_task(example)["source"] for example in examples(problem["prompt"], function)]
+        if not sources:
+            return 0, []
+        solution = problem["prompt"] + problem["canonical_solution"]
+        verdict = await judge(solution, program(sources), entry=function, limits=LIMITS)
+        failed = [result for result in verdict.results if not result.passed]
+        return len(sources), [f"{problem['task_id']}: {result.name}, got {result.got}" for result in failed]
+
+    found = await asyncio.gather(*map(failing, rows_of(DATA / "HumanEval.jsonl.gz")))
+    print(
+        f"{sum(count for count, _ in found)} examples in {sum(count > 0 for count, _ in found)} of {len(found)} tasks;"
+    )
+    print("the solutions fail:", *(line for _, lines in found for line in lines), sep="\n  ")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -231,11 +253,15 @@ def main() -> None:
     writing = commands.add_parser("humaneval")
     writing.add_argument("--limit", type=int, default=24, help="only the first N tasks [24]")
     writing.add_argument("--out", type=Path, help="write one JSON object a task to this file")
+    commands.add_parser("examples")
     given = parser.parse_args()
-    if given.command == "recorded":
-        asyncio.run(recorded(given.files or [RECORDED]))
-    else:
-        asyncio.run(humaneval(given.limit, given.out))
+    match given.command:
+        case "recorded":
+            asyncio.run(recorded(given.files))
+        case "humaneval":
+            asyncio.run(humaneval(given.limit, given.out))
+        case "examples":
+            asyncio.run(stated_examples())
 
 
 if __name__ == "__main__":
