@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from reflexion.evaluators.literals import is_literal, read_expression
 
@@ -21,8 +22,10 @@ _SAYS = re.compile(
 )
 _ENDS = re.compile(r"""\s*(?:$|[`.,;:)#"'](?!\w)|(?:and|und|but|because|since|while|as|denn|weil)\b)""")
 _PROMPT = ">>>"
-_LONGEST_CALL = 1_000
+_LONGEST_CALL, _LONGEST_VALUE = 1_000, 300
 """Characters."""
+_MOST_CALLS, _MOST_BRACKETS = 200, 40
+"""Places that are looked at, and closing brackets at each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def examples(text: str, function: str) -> list[Example]:
 
 def _calls(text: str, function: str) -> Iterator[tuple[ast.Call, str]]:
     """Each call with literal arguments, and the text that tells its result."""
-    for match in re.finditer(rf"(?<![\w.]){re.escape(function)}\(", text):
+    for match in islice(re.finditer(rf"(?<![\w.]){re.escape(function)}\(", text), _MOST_CALLS):
         call, end = _call_at(text, match.start())
         if call is None or not all(is_literal(part) for part in [*call.args, *(k.value for k in call.keywords)]):
             continue
@@ -80,11 +83,11 @@ def _calls(text: str, function: str) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _call_at(text: str, start: int) -> tuple[ast.Call | None, int]:
-    end = start
-    while (end := text.find(")", end, start + _LONGEST_CALL) + 1) > 0:
-        call = read_expression(text[start:end])
+    brackets = re.finditer(r"\)", text[start : start + _LONGEST_CALL])
+    for bracket in islice(brackets, _MOST_BRACKETS):
+        call = read_expression(text[start : start + bracket.end()])
         if isinstance(call, ast.Call):
-            return call, end
+            return call, start + bracket.end()
     return None, start
 
 
@@ -94,7 +97,7 @@ def _value(rest: str) -> str | None:
     if says is None:
         return None
     told = rest[says.end() :].partition("\n")[0]
-    for end in range(len(told), 0, -1):
+    for end in range(min(len(told), _LONGEST_VALUE), 0, -1):
         value = read_expression(told[:end])
         if value is None or told[:end].rstrip().endswith((",", ".")) or not is_literal(value):
             continue

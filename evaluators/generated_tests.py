@@ -22,6 +22,10 @@ EMBEDDED_REPLY = 320
 """Tokens of the embedded model's reply; it goes on and on, and ten short asserts are fewer."""
 
 
+MOST_EXAMPLES = 20
+"""Examples of a task that are run."""
+
+
 async def write_tests(
     text: str, client: Completer, meter: Meter, prompts: PromptBook, lang: Language, limits: Limits
 ) -> OwnTests:
@@ -45,7 +49,9 @@ async def write_tests(
     except ModelError as error:
         if error.kind not in {"refused", "content_filter"}:
             raise
-        return OwnTests(function=function, tests=[], problem=f"the model wrote none: {error}")
+        own = await checked_tests(text, function, "", limits)
+        own["problem"] = own["problem"] and f"the model wrote none: {error}"
+        return own
     return await checked_tests(text, function, reply.text, limits)
 
 
@@ -58,12 +64,12 @@ async def checked_tests(text: str, function: str, reply: str, limits: Limits) ->
         reply: the model's.
         limits: of the one judgement that it takes.
     """
-    known = examples(text, function)
+    known = (await asyncio.to_thread(examples, text, function))[:MOST_EXAMPLES]
     stated = [from_task(example) for example in known]
     sources = {test["source"] for test in stated}
     written = [test for test in await asyncio.to_thread(read_tests, reply, function) if test["source"] not in sources]
     own = OwnTests(function=function, tests=[*stated, *written], problem="")
-    if counted(own):
+    if any(test["origin"] == "model" for test in counted(own)):
         own["problem"] = await validate(own, known, limits)
     if not counted(own):
         own["problem"] = own["problem"] or "none of the tests that the model wrote can be used"

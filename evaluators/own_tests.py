@@ -24,7 +24,7 @@ _FUNCTIONS = frozenset(
 )
 _OF_MATH = frozenset({"isclose", "pi", "e", "inf", "nan"})
 _ALLOWED = (
-    *(ast.Assert, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict),
+    *(ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict),
     *(ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
     *(ast.Attribute, ast.Subscript, ast.Slice),
 )
@@ -153,10 +153,8 @@ def _plain(node: ast.AST, function: str) -> bool:
             return name in _OF_MATH
         case ast.Attribute():
             return False
-        case ast.Call(func=ast.Name() | ast.Attribute()):
-            return all(isinstance(part, ast.expr) and not isinstance(part, ast.Starred) for part in node.args)
-        case ast.Call():
-            return False
+        case ast.Call(func=func):
+            return isinstance(func, ast.Name | ast.Attribute)
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             return _small(left, _LARGEST_FACTOR) or _small(right, _LARGEST_FACTOR)
         case ast.BinOp(op=ast.Pow(), left=left, right=right):

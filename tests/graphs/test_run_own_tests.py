@@ -110,6 +110,17 @@ async def test_without_a_usable_test_a_critic_judges_and_the_reason_is_told(benc
     assert ("Python code block" in bench.prompt("actor", 0)) == (task == CODE)
 
 
+async def test_the_examples_of_the_task_judge_where_the_model_writes_nothing(bench):
+    bench.server.default("critic-m", Reply(None, refusal="No."))
+    bench.server.default("actor-m", RIGHT)
+    async with agent(bench) as running:
+        result = await running.run(f"{CODE} For example, double(2) == 4 and double('a') == 'aa'.")
+    assert (result.passed, result.attempts[0].evaluator) == (True, "generated_tests")
+    assert result.attempts[0].feedback == (
+        "Passed 2 of 2 examples of the task; no test that the model wrote itself, 0 rejected."
+    )
+
+
 async def test_that_there_are_none_is_found_out_once(bench):
     bench.server.script("critic-m", "I would rather not.")
     async with agent(bench, max_attempts=2) as running:
