@@ -80,28 +80,29 @@ async def replay(row: dict[str, Any]) -> dict[str, Any]:
     reject_by_trials(own, trials)
     strict = copy.deepcopy(own)
     strict["tests"] = [test for test in strict["tests"] if test["source"] not in fulfilled]
-    verdicts: dict[str, list[tuple[Verdict, bool]]] = {"written": [], "tried": [], "strict": [], "agreed": []}
+    verdicts: dict[str, list[tuple[Verdict, bool]]] = {"written": [], "tried": [], "strict": []}
+    agreed: dict[int, Verdict] = {}
     before: list[Attempt] = []
     for number, recorded in enumerate(row["attempts"], start=1):
         hidden = recorded["hidden_pass"]
         attempt = attempt_of(recorded["code"], number)
         repeated = same_answer(attempt, before)
+        if repeated:
+            attempt["repeats"] = repeated["number"]
         before.append(attempt)
         verdicts["written"].append((recorded["own_pass"], hidden))
         for name, kept in (("tried", own), ("strict", strict)):
             passed = [recorded["own_tests"] and recorded["own_tests"][places[t["source"]]] for t in _at_first(kept)]
             verdicts[name].append((all(passed) if passed else None, hidden))
-        if repeated:
-            verdict = verdicts["agreed"][repeated["number"] - 1][0]
-        elif usable(own):
+        if usable(own) and not repeated:
             evaluator = GeneratedTests(own, LIMITS)
-            verdict = all_passed((await evaluator.evaluate(Task(text=row["prompt"]), attempt)).score)
+            agreed[number] = all_passed((await evaluator.evaluate(Task(text=row["prompt"]), attempt)).score)
             own = evaluator.own
-            for earlier, changed in evaluator.reconsidered.items():
-                verdicts["agreed"][earlier - 1] = (all_passed(changed.score), verdicts["agreed"][earlier - 1][1])
-        else:
-            verdict = None
-        verdicts["agreed"].append((verdict, hidden))
+            agreed |= {earlier: all_passed(again.score) for earlier, again in evaluator.reconsidered.items()}
+    verdicts["agreed"] = [
+        (agreed.get(attempt.get("repeats", attempt["number"])), recorded["hidden_pass"])
+        for attempt, recorded in zip(before, row["attempts"], strict=True)
+    ]
     tests = [
         (_label(row, places[test["source"]]), _reason(test["rejected"]), test["source"] in fulfilled)
         for test in own["tests"]
