@@ -37,6 +37,10 @@ def run(
     expect: Annotated[
         str | None, typer.Option(help="Expected answer: TEXT, re:PATTERN, num:3.14±0.01 or json:{schema}.")
     ] = None,
+    generate_tests: Annotated[
+        bool,
+        typer.Option("--generate-tests", help="Without tests, let the model write some, and run its code on them."),
+    ] = False,
     criteria: Annotated[list[str] | None, typer.Option(help="What a critic is to look at; may be repeated.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Attempts at the most [3].")] = None,
@@ -74,6 +78,7 @@ def run(
     from reflexion.cli.run import Request, run_task  # noqa: PLC0415
 
     settings = {
+        "generate_tests": generate_tests or None,
         "threshold": threshold,
         "max_attempts": max_attempts,
         "patience": patience,

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from reflexion.evaluators import GeneratedTests
 from reflexion.graphs import Reflexion, Result
 from reflexion.models.prices import display_usd
 from reflexion.prompts.fence import one_line
@@ -74,10 +75,11 @@ class Progress:
             self._say(f"no verdict ({event['evaluator']}): {event['feedback']}", "red")
             return
         advisory = ", advisory" if event["advisory"] else ""
-        mark, style = ("✓", "green") if event["passed"] else ("✗", "yellow")
+        mark = _mark(passed=event["passed"], advisory=event["advisory"]) or "✗"
+        style = "green" if mark == "✓" else "yellow"
         repeated = f", repeats attempt {event['repeats']}" if "repeats" in event else ""
         self._say(f"{mark} score {score:.2f} ({event['evaluator']}{advisory}{repeated})", style)
-        if not event["passed"] and event["feedback"]:
+        if event["feedback"] and (not event["passed"] or event["advisory"]):
             self._say(event["feedback"])
 
     def _reflected(self, event: dict[str, Any]) -> None:
@@ -106,6 +108,20 @@ def cost_text(cost_usd: str | None) -> str:
     return "cost unknown" if cost_usd is None else f"{cost_usd} USD"
 
 
+def _mark(*, passed: bool, advisory: bool) -> str:
+    """A tick is for what was checked."""
+    return ("~" if advisory else "✓") if passed else ""
+
+
+def _caveat(result: Result) -> str:
+    by_tests = [attempt for attempt in result.attempts if attempt.evaluator == GeneratedTests.name]
+    if not by_tests:
+        return "the embedded model judged, and it approves nearly everything"
+    best = max(by_tests, key=lambda attempt: attempt.score or 0)
+    summary, _, _ = best.feedback.partition("\n")
+    return f"attempt {best.number} was judged by tests of the model's own ({one_line(summary, 160)})"
+
+
 def print_summary(result: Result, console: Console) -> None:
     """The attempts, why the run stopped, and what it used."""
     table = Table(box=None, pad_edge=False, show_edge=False)
@@ -115,19 +131,16 @@ def print_summary(result: Result, console: Console) -> None:
     table.add_column("what it taught", overflow="fold")
     for attempt in result.attempts:
         score = "–" if attempt.score is None else f"{attempt.score:.2f}"
-        mark = " ✓" if attempt.passed else ""
+        mark = _mark(passed=attempt.passed, advisory=attempt.advisory)
         lesson = attempt.reflection or ("" if attempt.passed else one_line(attempt.feedback, 160))
-        table.add_row(f"{attempt.number}", f"{score}{mark}", attempt.evaluator, escape(lesson))
+        table.add_row(f"{attempt.number}", f"{score} {mark}".rstrip(), attempt.evaluator, escape(lesson))
     console.print()
     console.print(table)
     usage = result.usage.as_json()
     estimated = " (partly estimated)" if usage["estimated"] else ""
     lines = [f"stopped: {result.stop_reason} – {one_line(result.stop_detail, 300)}"]
     if result.advisory:
-        lines.append(
-            "the score is advisory: the embedded model judged, and it approves nearly everything; "
-            "give --tests or --expect for a verdict"
-        )
+        lines.append(f"the score is advisory: {_caveat(result)}; give --tests or --expect for a verdict")
     lines += [f"used lesson ({lesson['similarity']:.2f}): {lesson['text']}" for lesson in result.lessons_used]
     lines += [f"learned: {lesson['text']}" for lesson in result.lessons_learned]
     if result.usage.tokens and not result.usage.estimated:

@@ -1,4 +1,4 @@
-"""How an attempt is scored: unit tests, comparison, tools, any function, a model as critic."""
+"""How an attempt is scored: tests, comparison, tools, any function, tests that a model wrote, a model as critic."""
 
 from reflexion.evaluators.calibration import Calibration, calibration_of
 from reflexion.evaluators.command import Command, exit_code, junit, tap
@@ -6,12 +6,15 @@ from reflexion.evaluators.critic import Critic
 from reflexion.evaluators.examples import as_tests, examples_of
 from reflexion.evaluators.expectation import ExpectError, asks_for_code, read_expectation
 from reflexion.evaluators.function import Function, as_evaluator
+from reflexion.evaluators.generated_tests import GeneratedTests, write_tests
 from reflexion.evaluators.langsmith import as_langsmith_evaluator
 from reflexion.evaluators.lint import Linter, TypeChecker
 from reflexion.evaluators.match import Match
+from reflexion.evaluators.own_tests import OwnTests, usable
 from reflexion.evaluators.panel import Panel
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
 from reflexion.evaluators.rubric import Criterion, CriterionError, Rubric
+from reflexion.evaluators.task_text import function_asked_for
 from reflexion.evaluators.unit_tests import UnitTests
 from reflexion.sandbox import Limits, TestsInvalid, check_tests
 
@@ -27,9 +30,11 @@ __all__ = [
     "Evaluator",
     "ExpectError",
     "Function",
+    "GeneratedTests",
     "Limits",
     "Linter",
     "Match",
+    "OwnTests",
     "Panel",
     "Rubric",
     "Task",
@@ -44,7 +49,10 @@ __all__ = [
     "check_tests",
     "examples_of",
     "exit_code",
+    "function_asked_for",
     "junit",
     "read_expectation",
     "tap",
+    "usable",
+    "write_tests",
 ]

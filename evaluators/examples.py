@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from reflexion.evaluators.literals import is_literal, read_expression
 from reflexion.sandbox import TestsInvalid, check_tests
 
 _LINE = re.compile(r"^\s*(\w+\(.*\))\s*(?:==|=>|➞|->|→|returns?|should return)\s*(.+?)\s*$", re.MULTILINE)
@@ -51,7 +52,7 @@ def as_tests(tests: str) -> str:
 
 def _from_lines(text: str) -> Iterator[str]:
     for call, value in _LINE.findall(text):
-        if _is_literal(value) and isinstance(_expression(call), ast.Call):
+        if _is_literal(value) and isinstance(read_expression(call), ast.Call):
             yield f"assert {call} == {value}"
 
 
@@ -70,7 +71,7 @@ def _from_sessions(text: str) -> Iterator[str]:
 
 def _test(source: str, want: str, raised: str | None) -> str:
     """One example as a test, or as a statement between tests; empty where it can be neither."""
-    tree = _expression(source)
+    tree = read_expression(source)
     if raised is not None:
         name = raised.partition(":")[0].strip()
         return f"with pytest.raises({name if name.isidentifier() else 'Exception'}):\n{textwrap.indent(source, '    ')}"
@@ -100,16 +101,6 @@ def _without_quotes(text: str) -> str:
     return re.sub(r'"""|\'\'\'', "\n", text)
 
 
-def _expression(source: str) -> ast.expr | None:
-    try:
-        return ast.parse(source, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _is_literal(value: str) -> bool:
-    try:
-        ast.literal_eval(value)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return False
-    return True
+    tree = read_expression(value)
+    return tree is not None and is_literal(tree)

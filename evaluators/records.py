@@ -86,7 +86,7 @@ class Evaluation:
     """Name of the evaluator, as reports show it."""
 
     advisory: bool = False
-    """True where the score is a model's opinion of its own kind of work and nothing was checked."""
+    """True where the score is not grounded: a model's opinion of its own kind of work, or tests it wrote itself."""
 
     def __post_init__(self) -> None:
         """Refuse a score on another scale.

@@ -111,16 +111,16 @@ def _made(score: float | None, feedback: str, verdict: Verdict | None = None) ->
 
 def _failures(verdict: Verdict) -> str:
     failed = [result for result in verdict.results if not result.passed]
-    lines = [_line(result) for result in failed[:_SHOWN_FAILURES]]
+    lines = [f"- {_capped(_statement(result), 300)}: {told(result)}" for result in failed[:_SHOWN_FAILURES]]
     if len(failed) > len(lines):
         lines.append(f"- and {len(failed) - len(lines)} more")
     return "\n".join(lines)
 
 
-def _line(result: TestResult) -> str:
+def told(result: TestResult) -> str:
+    """How a test failed: what came out and what was wanted, or the exception."""
     compared = f"got {result.got}, wanted {result.wanted}" if result.wanted else ""
-    told = "; ".join(part for part in (compared, result.message) if part)
-    return f"- {_capped(_statement(result), 300)}: {_capped(told, _SHOWN_MESSAGE)}"
+    return _capped("; ".join(part for part in (compared, result.message) if part), _SHOWN_MESSAGE)
 
 
 def _check(result: TestResult) -> str:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+from typing_extensions import TypedDict
+
 from reflexion.evaluators import Attempt, CriterionScore
 from reflexion.graphs.state import LearnedLesson, State
 from reflexion.memory import RecalledLesson
@@ -45,13 +47,22 @@ class AttemptResult:
     """What a critic says of each criterion, where it was given any."""
     evaluator: str
     advisory: bool
-    """The score is the opinion of a model that praises everything."""
+    """The score is not grounded: the opinion of a model that praises everything, or tests that a model wrote itself."""
     reflection: str
     plan: str
     """The approach that this attempt followed."""
     style: str
     duration_s: float
     """Seconds that its calls to the actor's model and its evaluation took."""
+
+
+class OwnTestResult(TypedDict):
+    """A test that was not the user's."""
+
+    source: str
+    origin: Literal["model", "task"]
+    rejected: str
+    """Why it did not count; empty where it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +92,14 @@ class Result:
     """The same by the model that was asked."""
     what_if_usd: dict[str, Decimal | None] = field(default_factory=dict)
     """What the same tokens would have cost on the models of `PROFILES`, in USD by the profile's name."""
+    own_tests: tuple[OwnTestResult, ...] = ()
+    """The tests that the model wrote itself, where it was to, and the examples of the task beside them."""
     failure: Failure | None = None
     """What failed, where something did."""
 
     @property
     def advisory(self) -> bool:
-        """Whether the result rests on the opinion of a model that praises everything."""
+        """Whether a score rests on what a model thinks, and on nothing that a person gave."""
         return any(attempt.advisory for attempt in self.attempts)
 
     @property
@@ -129,7 +142,16 @@ def result_of(state: State, thread_id: str) -> Result:
         statistics_by_model={model: Statistics.of(group) for model, group in by_model.items()},
         statistics={role: Statistics.of(group) for role, group in by_role.items()},
         what_if_usd=what_if(calls, {name: profile.price for name, profile in PROFILES.items()}),
+        own_tests=_own_tests(state),
         failure=state["failure"],
+    )
+
+
+def _own_tests(state: State) -> tuple[OwnTestResult, ...]:
+    own = state.get("own_tests")
+    return tuple(
+        OwnTestResult(source=test["source"], origin=test["origin"], rejected=test["rejected"])
+        for test in (own["tests"] if own else ())
     )
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from reflexion.graphs.state import State
 from reflexion.models import Usage
-from reflexion.nodes.attempts import attempts_without_gain, repetitions
+from reflexion.nodes.attempts import attempts_without_gain, best_attempt, repetitions
 from reflexion.nodes.degradation import Degradation, in_order, share_left
 from reflexion.nodes.remember import Stop
 from reflexion.nodes.settings import Settings
@@ -74,8 +74,11 @@ def stop(state: State, settings: Settings, degradation: Degradation = in_order) 
     score = last.get("score")
     if score is None:
         return "evaluator_failed", last.get("feedback", "")
-    if last.get("passed"):
-        return "passed", f"attempt {last['number']} scored {score:.2f} of at least {settings.threshold:.2f}"
+    best = best_attempt(attempts)
+    if best and best.get("passed"):
+        advisory = f" (advisory, by {best.get('evaluator')})" if best.get("advisory") else ""
+        scored = f"attempt {best['number']} scored {best.get('score'):.2f} of at least {settings.threshold:.2f}"
+        return "passed", scored + advisory
     if len(attempts) >= settings.max_attempts:
         return "max_attempts", f"no attempt of {len(attempts)} reached {settings.threshold:.2f}"
     return _plateau(state, settings) or _spent(state, settings, degradation) or _out_of_steps(state, settings)

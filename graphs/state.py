@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import Attempt
+from reflexion.evaluators import Attempt, OwnTests
 from reflexion.memory import RecalledLesson, Reflection, merge_reflections
 from reflexion.models import Call
 from reflexion.nodes.attempts import merge_attempts
@@ -104,6 +104,8 @@ class State(TypedDict, total=False):
     settings: dict[str, Any]
     spec: TaskSpec
     attempts: Annotated[list[Attempt], merge_attempts]
+    own_tests: OwnTests | None
+    """Tests that the model wrote itself, and what the attempts did on them; None before there are any."""
     plan: str
     lessons_used: list[RecalledLesson]
     lessons_learned: list[LearnedLesson]
@@ -124,6 +126,7 @@ def fresh() -> dict[str, Any]:
     """The values with which a run starts; an empty list would not clear a channel that merges, None does."""
     return {
         "attempts": None,
+        "own_tests": None,
         "plan": "",
         "lessons_used": [],
         "lessons_learned": [],

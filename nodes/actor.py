@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from reflexion.evaluators import Attempt, asks_for_code
+from reflexion.evaluators import Attempt, asks_for_code, function_asked_for
 from reflexion.memory import LONGEST_LESSON, RecalledLesson
 from reflexion.models import DeadlineExceeded, ModelError, Reply, scrub
 from reflexion.models.replies import read_reply, strip_reasoning
@@ -69,7 +69,8 @@ def choose_style(attempts: Sequence[Attempt], style: AttemptStyle) -> Literal["f
 def compose(state: ActorReads, turn: Turn, style: str) -> list[BaseMessage]:
     """The prompt: the task, the rules learned, the checks that failed, and the plan."""
     spec, attempts = state["spec"], state["attempts"]
-    code = spec["tests"] or asks_for_code(spec["expect"])
+    tested = spec["tests"] or (turn.settings.generate_tests and function_asked_for(spec["text"]))
+    code = asks_for_code(spec["expect"]) if spec["expect"] is not None else tested
     form = "code" if code else "match" if spec["expect"] is not None else "text"
     common = {
         "form": turn.prompt("actor").sections.get(f"form: {form}", ""),

@@ -253,6 +253,12 @@ class Settings(BaseSettings):
         description="Run no code where this platform lacks one of the sandbox's protections.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
+    generate_tests: bool = Field(
+        default=False,
+        title="Generate tests",
+        description="Where a task has neither tests nor an expected answer, the model writes tests, and code is run.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
     stream: bool = Field(
         default=False,
         title="Stream tokens",

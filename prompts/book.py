@@ -22,6 +22,7 @@ NEEDED: Mapping[str, frozenset[str]] = {
     "critic": frozenset({"task", "answer"}),
     "reflector": frozenset({"task", "answer", "feedback"}),
     "planner": frozenset({"task", "lesson"}),
+    "tester": frozenset({"task", "function"}),
 }
 """The prompts there are, and the values without which each would be blind."""
 

@@ -39,6 +39,7 @@ def answer(body: dict) -> str:
     """What a good model would reply to the tasks of the examples."""
     asked = body["messages"][-1]["content"]
     replies = {
+        "asserts on": "assert is_prime(7)\nassert not is_prime(9)",
         "is_prime": "```python\ndef is_prime(n):\n    return n > 1 and all(n % i for i in range(2, n))\n```",
         "is_even": "```python\ndef is_even(n):\n    return n % 2 == 0\n```",
         "JSON object": '{"score": 9}',

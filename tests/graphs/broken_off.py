@@ -20,6 +20,7 @@ from reflexion.memory import Lessons, ThreadBusy
 from reflexion.models import ConnectionSettings
 
 TASK = "Sum a list."
+CODE = "Write double(n)."
 
 
 class Child:
@@ -52,12 +53,15 @@ def run(connection: Connection, *arguments: Any) -> None:
 
 async def work(say: Any, base_url: str, database: str, thread: str, slow: str, how: str) -> None:
     models = {f"{role}_model": f"{role}-m" for role in ("actor", "reflector", "planner")}
-    settings = Settings(**models, evaluator_model="critic-m", max_attempts=2)
+    code = how == "code"
+    settings = Settings(
+        **models, evaluator_model="critic-m", max_attempts=2, threshold=1, generate_tests=code, test_timeout_s=60
+    )
     connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
     if slow:
         hold(slow, say)
     async with open_reflexion(settings, connection=connection, database_url=database) as agent:
-        task = None if how == "none" else TASK
+        task = None if how == "none" else CODE if code else TASK
         try:
             result = await agent.run(task, thread=thread, wait_s=30 if how == "wait" else 0)
         except ThreadBusy:

@@ -16,7 +16,7 @@ VALUES = {
     name: f"<{name}>"
     for name in (
         "task", "answer", "feedback", "lesson", "form", "rules", "checks", "plan", "criteria", "each", "reference",
-        "earlier", "different",
+        "earlier", "different", "function", "most",
     )
 }  # fmt: skip
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,8 +7,6 @@ from dev_server import LESSON, PLAN, ROOT, SECRET
 
 from reflexion.graphs import Settings
 
-pytestmark = pytest.mark.xdist_group("server")
-
 TASK = {"task": "Sum a list."}
 
 

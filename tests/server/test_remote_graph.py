@@ -12,8 +12,6 @@ from typing_extensions import TypedDict
 from reflexion.graphs import Settings, open_reflexion
 from reflexion.models import ConnectionSettings
 
-pytestmark = pytest.mark.xdist_group("server")
-
 TASK = {"task": "Sum a list."}
 COMPARED = ("answer", "score", "passed", "stop_reason", "stop_detail", "plan", "lessons_used", "lessons_learned")
 

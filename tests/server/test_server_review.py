@@ -5,8 +5,6 @@ from dev_server import LESSON, Cast
 
 from reflexion.graphs import open_reflexion
 
-pytestmark = pytest.mark.xdist_group("server")
-
 TASK = {"task": "Sum a list."}
 
 

@@ -4,8 +4,6 @@ import pytest
 from dev_server import LESSON, PLAN, Cast
 from langgraph_sdk.errors import ConflictError, NotFoundError
 
-pytestmark = pytest.mark.xdist_group("server")
-
 TASK = {"task": "Sum a list."}
 STEPS = ["recall", "actor", "evaluator", "reflector", "planner", "actor", "evaluator", "remember"]
 

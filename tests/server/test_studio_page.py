@@ -8,8 +8,6 @@ from langgraph_sdk import get_client
 
 from reflexion.graphs import open_reflexion
 
-pytestmark = pytest.mark.xdist_group("server")
-
 RIGHT = "```python\ndef is_prime(n):\n    return n > 1 and all(n % i for i in range(2, n))\n```"
 WRONG = "```python\ndef is_prime(n):\n    return n > 1\n```"
 
