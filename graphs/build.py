@@ -1,5 +1,6 @@
 """Puts the nodes together."""
 
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.graph import END, START, StateGraph
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from reflexion.evaluators import Evaluator, as_evaluator
 from reflexion.graphs import routing
@@ -112,18 +113,22 @@ def assemble(kit: Kit) -> StateGraph[State, Settings, Input, Output]:
         "remember": partial(remember, stop=partial(routing.stop, degradation=kit.degradation)),
     }
 
-    def settings(state: State, runtime: Runtime[Settings]) -> Settings:
-        return settings_of(runtime.context, kit.settings, state.get("settings", {}))
+    def at_hand(state: State) -> tuple[State, Settings]:
+        """What an edge looks at: there is no run, and nothing to count, where a checkpoint is edited by hand."""
+        runtime: Runtime[Settings] | None = get_runtime(Settings)
+        if runtime is None:
+            state = {**state, "remaining_steps": sys.maxsize}
+        return state, settings_of(runtime and runtime.context, kit.settings, state.get("settings", {}))
 
     # A trace shows these names.
-    def after_evaluator(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[routing.after_evaluator(state, settings(state, runtime), kit.degradation)]
+    def after_evaluator(state: State) -> str:
+        return _LABELS[routing.after_evaluator(*at_hand(state), kit.degradation)]
 
-    def after_planner(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[routing.after_planner(state, settings(state, runtime))]
+    def after_planner(state: State) -> str:
+        return _LABELS[routing.after_planner(*at_hand(state))]
 
-    def after_review(state: State, runtime: Runtime[Settings]) -> str:
-        return _LABELS[routing.after_review(state, settings(state, runtime), kit.degradation)]
+    def after_review(state: State) -> str:
+        return _LABELS[routing.after_review(*at_hand(state), kit.degradation)]
 
     for name, step in steps.items():
         graph.add_node(name, as_graph_node(name, step, kit))

@@ -97,7 +97,6 @@ async def test_criteria_as_a_mapping_are_understood(critic, server):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"score": 8}, "no entry named 'correct'"),
         ({"criteria": [{"name": "correct", "score": 8}], "score": 8}, "no entry named 'It is short.'"),
         ({"criteria": [*reply(8, 8, 8)["criteria"], {"name": "correct", "score": 3}], "score": 8}, "judged twice"),
         (reply("high", 8, 8), "has no score"),
@@ -117,9 +116,12 @@ async def test_a_contradiction_is_asked_about_once_and_then_no_verdict(critic, s
     assert server.count == 4
 
 
-async def test_one_criterion_alone_needs_no_list(critic, server):
-    server.default("critic-m", {"score": 8})
-    assert (await critic().evaluate(Task(text="x", criteria=["It is short."]), ATTEMPT)).score == 0.8
+@pytest.mark.parametrize("criteria", [["It is short."], TASK.criteria])
+@pytest.mark.parametrize("given", [{}, {"criteria": []}, {"criteria": [{"name": "style", "score": 2, "why": "dull"}]}])
+async def test_the_overall_score_is_enough_where_no_criterion_is_judged(critic, server, criteria, given):
+    server.default("critic-m", {"score": 8, **given})
+    assert (await critic().evaluate(Task(text="x", criteria=criteria), ATTEMPT)).score == 0.8
+    assert server.count == 1
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.integers(1, 10)), min_size=2, max_size=6))

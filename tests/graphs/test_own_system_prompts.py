@@ -31,7 +31,7 @@ async def test_each_role_gets_its_own_text_filled_in(bench, lang, style):
     assert system(bench, "actor").startswith("Act.\n\n")
     assert "Rules" not in system(bench, "actor"), "nothing is learned yet"
     assert system(bench, "actor", 1).endswith(f"Rules:\n- {LESSON}")
-    assert system(bench, "evaluator").startswith("Judge by:\n- It is short.\n\n")
+    assert system(bench, "evaluator").startswith("Judge by:\n1. It is short.")
     assert system(bench, "reflector") == OWN["reflector"]
     assert system(bench, "planner") == "Plan."
     assert user(bench, "actor").startswith("Explain {{rules}} and {x}.")

@@ -43,7 +43,7 @@ async def test_the_graph_is_drawn_with_its_nodes_names(client):
     drawn = await client.assistants.get_graph(assistant["assistant_id"])
     names = {node["id"] for node in drawn["nodes"]}
     assert {"recall", "actor", "evaluator", "reflector", "planner", "remember"} <= names
-    assert len([edge for edge in drawn["edges"] if edge.get("conditional")]) == 2
+    assert len([edge for edge in drawn["edges"] if edge.get("conditional")]) == 8
 
 
 async def test_an_assistant_keeps_settings_of_its_own(client, cast):
@@ -140,7 +140,7 @@ async def test_a_prompt_from_the_form_reaches_the_model(client, cast):
     assert cast.endpoint.requests_for(cast.model("actor"))[1].body["messages"][0]["content"] == (
         f"You write for beginners.\n\nKeep to this:\n- {LESSON}"
     )
-    assert cast.requests("evaluator")[0].startswith("Judge by:\n- It is short.\n{{unknown}}")
+    assert cast.requests("evaluator")[0].startswith("Judge by:\n1. It is short.\n{{unknown}}")
 
 
 @pytest.mark.parametrize(
