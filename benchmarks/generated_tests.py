@@ -1,7 +1,7 @@
 """How far can tests be trusted that a model wrote itself, and does checking them first help?
 
     uv run python benchmarks/generated_tests.py recorded [FILE...]
-    uv run --extra local python benchmarks/generated_tests.py humaneval [--limit N] [--out FILE]
+    uv run python benchmarks/generated_tests.py humaneval [--limit N] [--out FILE]
     uv run python benchmarks/generated_tests.py examples
 
 `recorded` replays Reflexion's own runs on MBPP (GPT-4, 2023): each attempt, in order, is judged by the tests that the

@@ -3,7 +3,7 @@
 The agent sees the task and the examples in its docstring, turned into tests; it never sees the hidden
 tests. They then judge the first attempt and the returned answer, so that what reflecting has brought shows.
 
-    uv run --extra local python benchmarks/humaneval.py --limit 20 --out humaneval.jsonl
+    uv run python benchmarks/humaneval.py --limit 20 --out humaneval.jsonl
 """
 
 import argparse

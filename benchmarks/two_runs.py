@@ -3,7 +3,7 @@
 The embedded model answers; a recording server stands in front of it, so that the requests shown are those
 that really went out.
 
-    uv run --extra local python benchmarks/two_runs.py
+    uv run python benchmarks/two_runs.py
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The agent as a node of another graph: that keeps the state, the agent keeps its lessons.
 
-uv run --extra local python examples/as_subgraph.py
+uv run python examples/as_subgraph.py
 """
 # ruff: noqa: T201
 

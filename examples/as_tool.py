@@ -1,6 +1,6 @@
 """The agent as a tool of another agent, which calls it twice at once.
 
-uv run --extra local python examples/as_tool.py
+uv run python examples/as_tool.py
 """
 # ruff: noqa: T201
 
