@@ -5,12 +5,12 @@ import json
 import re
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from reflexion.testing.envelope import render
 from reflexion.testing.listener import Listener
 from reflexion.testing.reply import Reply
+from reflexion.testing.startable import Startable
 from reflexion.testing.traces import TracedRun, Traces, Tree, tree_of
 from reflexion.testing.wire import Connection, Request
 
@@ -18,7 +18,7 @@ Route: TypeAlias = Callable[[Request, bytes, re.Match[str]], Any]
 """Answers a request with JSON, or with a `Reply`; gets the request, its body decompressed, and the path's match."""
 
 
-class FakeLangSmith:
+class FakeLangSmith(Startable):
     """A LangSmith server on 127.0.0.1 that keeps what the `langsmith` client sends.
 
     Use it as `with` or `async with`. What was taken can be read at any time, from any thread, and after the end.
@@ -126,24 +126,6 @@ class FakeLangSmith:
     def close(self) -> None:
         """End all connections and the thread. What was taken stays readable."""
         self._listener.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     async def _answer(self, connection: Connection, request: Request) -> bool:
         trouble = self._trouble

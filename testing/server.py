@@ -4,18 +4,18 @@ import asyncio
 import contextlib
 import json
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from reflexion.testing.envelope import render
 from reflexion.testing.listener import Listener
 from reflexion.testing.playbook import CHAT_PATH, Playbook, Recorded
 from reflexion.testing.reply import Reply, Script
 from reflexion.testing.rules import Predicate, rule
+from reflexion.testing.startable import Startable
 from reflexion.testing.wire import Connection, Request
 
 
-class FakeOpenAI:
+class FakeOpenAI(Startable):
     """An OpenAI-compatible server on 127.0.0.1 that answers what it was told, model by model.
 
     Use it as `with` or `async with`. Scripts, rules and holds may be set at any time, from any thread.
@@ -122,24 +122,6 @@ class FakeOpenAI:
     def close(self) -> None:
         """End all connections and the thread. What was recorded stays readable."""
         self._listener.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     async def _answer(self, connection: Connection, request: Request) -> bool:
         self._in_flight.add(connection)
