@@ -17,7 +17,7 @@ _FIELDS: dict[str, Any] = {
     "strengths": _TEXT,
     "weaknesses": _TEXT,
     "improvements": _TEXT,
-    "score": {**_SCORE, "type": ["number", "null"]},
+    "score": _SCORE,
 }
 _CRITERIA = {"type": "array", "items": strict_schema(name=_TEXT, why=_TEXT, score=_SCORE)}
 VERDICT = Structure("verdict", strict_schema(**_FIELDS))
