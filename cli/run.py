@@ -89,6 +89,7 @@ async def _run(request: Request) -> tuple[Result, bool]:
         "wait_s": request.wait_s,
         "decision": read_decision(request.decision),
         "reviewer": TerminalReviewer(Console(stderr=True)) if interactive() else None,
+        **request.settings,  # a run that is broken off keeps its own, and not the agent's
     }
     if request.task is None and request.thread is None:
         raise ConfigurationError("no task: reflexion run TASK, or --thread NAME to go on with what was broken off")

@@ -153,6 +153,27 @@ async def test_a_decision_where_nothing_waits_is_refused(passes):
             await agent.run(TASK, thread="t", decision="approve")
 
 
+async def test_a_decision_with_another_task_than_the_one_that_waits_is_refused(passes):
+    async with passes.agent(review="answer") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        with pytest.raises(ConfigurationError, match="another task"):
+            await agent.run("Sort a list.", thread="t", decision="approve")
+        with pytest.raises(ConfigurationError, match="needs the thread"):
+            await agent.run(decision="approve")
+        assert (await agent.run(TASK, thread="t", decision="approve")).passed
+
+
+async def test_another_task_on_a_thread_that_waits_begins_a_new_run(passes):
+    async with passes.agent(review="answer") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        result = await agent.run("Sort a list.", thread="t", reviewer=lambda _: "approve")
+        assert (result.passed, result.answer) == (True, "answer 2")
+        with pytest.raises(ConfigurationError, match="nothing unfinished"):
+            await agent.run(thread="t", decision="approve")
+
+
 async def test_cancelling_while_the_reviewer_thinks_ends_the_run(passes):
     asked = asyncio.Event()
 
@@ -177,6 +198,15 @@ async def test_what_the_run_was_told_outlives_the_review_though_nobody_says_it_a
             state = await agent.graph.ainvoke(Command(resume="approve"), config)
     assert state["stop_reason"] == "budget"
     assert bench.server.count == 6
+
+
+async def test_a_run_that_goes_on_has_all_the_attempts_that_it_was_given(bench: Bench):
+    async with bench.agent(max_attempts=1) as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t", review="attempt", max_attempts=9)
+        result = await agent.run(thread="t", reviewer=lambda _: "approve")
+    assert (result.stop_reason, len(result.attempts)) == ("max_attempts", 9)
+    assert "no attempt of 9" in result.stop_detail
 
 
 async def test_a_smaller_limit_of_steps_from_outside_still_ends_well(bench: Bench):

@@ -11,7 +11,6 @@ from loop_bench import BAD
 from traced import flush
 
 from reflexion.evaluators import Evaluation
-from reflexion.nodes.tracing import criterion_keys
 from reflexion.testing import Reply
 
 TASK = broken_off.TASK
@@ -57,18 +56,6 @@ async def test_every_criterion_has_a_score_of_its_own(bench, traces):
     (why,) = [f["comment"] for f in traces.feedback if f["key"] == "criterion_handles_the_empty_list"]
     assert why == "it is forgotten"
     assert {f["key"] for f in traces.feedback} == {"score", "passed", "criterion_handles_the_empty_list"}
-
-
-def test_criteria_have_keys_of_their_own():
-    long = "It handles " + "very " * 20
-    assert criterion_keys(["A b!", "a, b", "?", long + "x", long + "y"]) == [
-        "criterion_a_b",
-        "criterion_a_b_2",
-        "criterion_3",
-        f"criterion_it_handles_{'very_' * 20}"[:70],
-        f"criterion_it_handles_{'very_' * 20}"[:70] + "_5",
-    ]
-    assert criterion_keys(["A", "B"], hidden=True) == ["criterion_1", "criterion_2"]
 
 
 async def test_no_verdict_sends_nothing(bench, traces):
