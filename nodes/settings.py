@@ -85,7 +85,7 @@ ReflectorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "reflec
 PlannerPrompt = Annotated[str | None, AfterValidator(partial(_checked, "planner"))]
 
 
-def _as_form(schema: dict[str, Any]) -> None:
+def as_form(schema: dict[str, Any]) -> None:
     """Make the JSON schema one of a form: what may be left empty is not required, rather than of two types."""
     for field in schema["properties"].values():
         kinds = field.get("anyOf", [])
@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     """What one run may be told. Every field is also `REFLEXION_<FIELD>` in the environment or in `.env`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True, json_schema_extra=_as_form
+        env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True, json_schema_extra=as_form
     )
 
     threshold: float = Field(

@@ -122,7 +122,7 @@ async def test_a_reviewer_may_be_async_and_sees_all_there_is(fails_once):
         ({"action": "edit"}, "needs the text"),
         ({"action": "approve", "answer": "mine"}, "takes no answer"),
         ({"action": "edit", "reflection": "x"}, "reflection"),
-        ({"action": "edit", "answer": ""}, "answer"),
+        ({"action": "edit", "answer": " "}, "needs the text"),
         (7, "decision on attempt 1"),
     ],
 )
@@ -135,11 +135,19 @@ async def test_what_is_no_decision_is_refused_and_can_be_given_again(passes, dec
         assert (await agent.run(thread="t", decision="approve")).passed
 
 
+async def test_fields_that_a_form_leaves_empty_say_nothing(passes):
+    async with passes.agent(review="answer") as agent:
+        empty = {"action": "approve", "answer": "", "feedback": None}
+        assert (await agent.run(TASK, reviewer=lambda _: empty)).answer == "answer 1"
+
+
 async def test_a_bad_answer_to_the_graph_itself_leaves_the_interrupt_open(passes):
     async with passes.agent(review="answer") as agent:
         config = {"configurable": {"thread_id": "t"}}
         state = await agent.graph.ainvoke({"task": TASK}, config)
-        assert state["__interrupt__"][0].response_schema["properties"]["action"]["enum"]
+        form = state["__interrupt__"][0].response_schema
+        assert (list(form["properties"]), form["required"]) == (["action", "answer", "feedback"], ["action"])
+        assert {field["type"] for field in form["properties"].values()} == {"string"}
         with pytest.raises(ValueError, match="action"):
             await agent.graph.ainvoke(Command(resume={"action": "yes"}), config)
         state = await agent.graph.ainvoke(Command(resume={"action": "approve"}), config)
