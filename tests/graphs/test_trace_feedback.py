@@ -11,6 +11,7 @@ from loop_bench import BAD
 from traced import flush
 
 from reflexion.evaluators import Evaluation
+from reflexion.graphs import ReviewPending
 from reflexion.testing import Reply
 
 TASK = broken_off.TASK
@@ -77,6 +78,25 @@ async def test_the_same_feedback_has_the_same_id_and_another_run_another(bench, 
     assert {feedback["id"][14] for feedback in traces.feedback} == {"5"}
 
 
+async def test_a_run_that_is_reviewed_is_scored_once(bench, traces):
+    bench.server.script("critic-m", BAD, {"score": 10})
+    async with bench.agent(review="both") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        with pytest.raises(ReviewPending):
+            await agent.run(thread="t", decision="approve")
+        result = await agent.run(thread="t", decision={"action": "edit", "answer": "mine"})
+    flush()
+    assert [name for name, _ in traces.tree()] == ["reflexion"] * 3
+    assert {run.metadata["run_id"] for run in traces.named("reflexion")} == {result.run_id}
+    assert [run.name for run in traces.runs if run.pending] == []
+    assert Counter((f["key"], f["score"]) for f in traces.feedback) == {
+        ("score", 0.4): 1,
+        ("score", 1.0): 3,
+        ("passed", 1.0): 1,
+    }
+
+
 def start(bench, traces) -> subprocess.Popen:
     arguments = [sys.executable, broken_off.__file__, bench.server.base_url, bench.url, "t", "", "task"]
     return subprocess.Popen(arguments, env=os.environ | traces.environment(), stdout=subprocess.PIPE, text=True)
@@ -88,11 +108,13 @@ def test_a_run_that_is_killed_and_resumed_is_scored_once(bench, traces, arrived)
         traces.misbehave(Reply(status=403))
     bench.server.hold("planner-m")
     process = start(bench, traces)
-    bench.server.wait_for("planner-m", timeout_s=100)
-    if arrived:
-        traces.wait_for(lambda server: server.feedback, timeout_s=100)
-    process.kill()
-    process.communicate()
+    try:
+        bench.server.wait_for("planner-m", timeout_s=100)
+        if arrived:
+            traces.wait_for(lambda server: server.feedback, timeout_s=100)
+    finally:
+        process.kill()
+        process.communicate()
     bench.server.release("planner-m")
     traces.behave()
     stdout, _ = start(bench, traces).communicate(timeout=100)
