@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import threading
+from collections.abc import Container
 from typing import Any
 
 import click
@@ -21,8 +22,15 @@ _PARTS: Choices = {"r": "reflection", "p": "plan", "a": "answer"}
 class TerminalReviewer:
     """A `Reviewer` at a terminal; texts are edited in $EDITOR."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, seen: Container[int]) -> None:
+        """Ask on a console.
+
+        Args:
+            console: where to.
+            seen: numbers of the attempts that it has shown already.
+        """
         self._console = console
+        self._seen = seen
 
     async def __call__(self, request: ReviewRequest) -> dict[str, Any]:
         """Show what there is to decide on and ask, without holding up the event loop."""
@@ -40,6 +48,7 @@ class TerminalReviewer:
         def ask() -> None:
             decision, error = None, None
             try:
+                self._show(request)
                 decision = self._ask(request)
             except EOFError:
                 decision = {"action": "stop"}
@@ -50,6 +59,14 @@ class TerminalReviewer:
         # Not one of the loop's own threads, which it would wait for at its end: an interrupt ends the run meanwhile.
         threading.Thread(target=ask, name="reflexion-review", daemon=True).start()
         return await decided
+
+    def _show(self, request: ReviewRequest) -> None:
+        if request["attempt"] in self._seen:
+            return
+        self._console.print(Text(request["answer"]), soft_wrap=True)
+        for name in ("feedback", "reflection", "plan"):
+            if text := request[name]:
+                self._console.print(Text(f"{name}: {text}"), soft_wrap=True)
 
     def _ask(self, request: ReviewRequest) -> dict[str, Any]:
         about_answer = request["about"] == "answer"

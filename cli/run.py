@@ -41,7 +41,7 @@ class Request:
 def run_task(request: Request) -> int:
     """Run the task and print what came of it; returns the exit code."""
     try:
-        result, streamed = asyncio.run(_run(request))
+        result, seen = asyncio.run(_run(request))
     except ReviewPending as pending:
         return _waiting(pending, as_json=request.as_json)
     if request.as_json:
@@ -49,7 +49,8 @@ def run_task(request: Request) -> int:
     elif result.failure and not result.attempts:
         print(f"reflexion: {one_line(result.stop_detail)}", file=sys.stderr)  # noqa: T201
     else:
-        if not (streamed and sys.stdout.isatty() and result.answer == result.attempts[-1].answer):
+        just_shown = any(last.number in seen and last.answer == result.answer for last in result.attempts[-1:])
+        if not (just_shown and sys.stdout.isatty()):
             print(result.answer)  # noqa: T201
         if not request.quiet:
             print_summary(result, Console())
@@ -78,8 +79,9 @@ def exit_code(result: Result) -> int:
     return {"model_error": UNREACHABLE, "cancelled": INTERRUPTED}.get(result.stop_reason, NOT_PASSED)
 
 
-async def _run(request: Request) -> tuple[Result, bool]:
-    """The result, and whether the terminal has shown the answers while they were written."""
+async def _run(request: Request) -> tuple[Result, set[int]]:
+    """The result, and the numbers of the attempts whose answers the terminal has shown."""
+    progress = Progress(Console(stderr=True), shown=not request.quiet, live=not request.as_json)
     arguments: dict[str, Any] = {
         "task": sys.stdin.read() if request.task == "-" else request.task,
         "tests": _read_tests(request.tests),
@@ -88,7 +90,8 @@ async def _run(request: Request) -> tuple[Result, bool]:
         "thread": request.thread,
         "wait_s": request.wait_s,
         "decision": read_decision(request.decision),
-        "reviewer": TerminalReviewer(Console(stderr=True)) if interactive() else None,
+        "reviewer": TerminalReviewer(Console(stderr=True), progress.seen) if interactive() else None,
+        **request.settings,  # a run that is broken off keeps its own, and not the agent's
     }
     if request.task is None and request.thread is None:
         raise ConfigurationError("no task: reflexion run TASK, or --thread NAME to go on with what was broken off")
@@ -100,9 +103,8 @@ async def _run(request: Request) -> tuple[Result, bool]:
         prompts=installation.prompts,
     )
     async with agent:
-        progress = Progress(Console(stderr=True), shown=not request.quiet, live=not request.as_json)
         progress.notice(agent, chosen=bool(installation.base_url or agent.settings.model))
-        return await _watched(agent, arguments, progress), progress.live
+        return await _watched(agent, arguments, progress), progress.seen
 
 
 async def _watched(agent: Reflexion, arguments: dict[str, Any], progress: Progress) -> Result:

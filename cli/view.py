@@ -22,6 +22,8 @@ class Progress:
         self._in_text = False
         self.live = live and shown and console.is_terminal
         """Whether the answer is to be streamed."""
+        self.seen: set[int] = set()
+        """Numbers of the attempts whose answers were shown."""
 
     def notice(self, agent: Reflexion, *, chosen: bool) -> None:
         """Say what the user might not expect; shown without a terminal as well.
@@ -66,6 +68,7 @@ class Progress:
         self._console.print(Text(event["text"]), end="", highlight=False, soft_wrap=True)
 
     def _attempted(self, event: dict[str, Any]) -> None:
+        self.seen.add(event["attempt"])
         if not self.live:
             self._say(event["answer"], "none")
 

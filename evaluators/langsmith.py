@@ -1,7 +1,7 @@
 """LangSmith's side of an evaluator: what `langsmith.evaluate` calls, and how an example is read as a task."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from langsmith.schemas import Example, Run
@@ -37,17 +37,29 @@ def as_langsmith_evaluator(evaluator: Evaluator | Callable[..., Any], name: str 
     async def judge(run: Run, example: Example | None) -> dict[str, Any]:
         verdict = await _verdict(ours, run, example)
         first = {"key": name or verdict.evaluator or known_as, "score": verdict.score, "comment": verdict.feedback}
-        rest = [{"key": criterion_key(c["name"]), "score": c["score"], "comment": c["why"]} for c in verdict.criteria]
-        return {"results": [first, *rest]}
+        keys = criterion_keys([criterion["name"] for criterion in verdict.criteria])
+        scored = zip(keys, verdict.criteria, strict=True)
+        return {"results": [first, *({"key": key, "score": c["score"], "comment": c["why"]} for key, c in scored)]}
 
     judge.__name__ = known_as
     return judge
 
 
-def criterion_key(name: str) -> str:
-    """The feedback key of a criterion: `Handles the empty list` becomes `criterion_handles_the_empty_list`."""
-    words = re.sub(r"\W+", "_", name.lower()).strip("_")
-    return f"criterion_{words[:_LONGEST_KEY]}"
+def criterion_keys(names: Sequence[str], *, hidden: bool = False) -> list[str]:
+    """Feedback keys for criteria, no two the same: `Handles the empty list` gets `criterion_handles_the_empty_list`.
+
+    Args:
+        names: as the evaluator gave them.
+        hidden: whether they are numbered instead, as what a user asked for is not to be seen.
+    """
+    keys: list[str] = []
+    for place, name in enumerate(names, start=1):
+        words = "" if hidden else re.sub(r"\W+", "_", name.lower()).strip("_")[:_LONGEST_KEY]
+        key = f"criterion_{words or place}"
+        while key in keys:
+            key = f"{key}_{place}"
+        keys.append(key)
+    return keys
 
 
 async def _verdict(evaluator: Evaluator, run: Run, example: Example | None) -> Evaluation:

@@ -310,6 +310,8 @@ class Reflexion:
             read_task(given)  # type: ignore[arg-type]  # fails here, before anything is locked or paid for
         if thread is not None and not (isinstance(thread, str) and thread):
             raise ConfigurationError(f"thread {thread!r} is no name: give a text, or None for a new thread")
+        if decision is not None and thread is None:
+            raise ConfigurationError("a decision needs the thread that waits for it: thread=…")
         if not 0 <= wait_s < math.inf:
             raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())

@@ -14,7 +14,6 @@ from langgraph.types import Command, StateSnapshot
 
 from reflexion.graphs.result import result_of
 from reflexion.graphs.reviewing import Reviewer, ReviewPending, decide, pending_request, resume_with
-from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.state import Input, Output, State
 from reflexion.nodes import ConfigurationError, ReviewRequest, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
@@ -55,7 +54,6 @@ class Run:
         self._settings = settings
         self._config = RunnableConfig(
             configurable={"thread_id": thread_id},
-            recursion_limit=recursion_limit(settings),
             run_name="reflexion",
             # Inside a node or tool of another graph, its stream of messages is not to show what our roles write.
             tags=[TAG_NOSTREAM],
@@ -78,7 +76,8 @@ class Run:
             reviewer: is asked for decisions; without one a review ends the work, to be resumed with a decision.
 
         Raises:
-            ConfigurationError: there is no task, neither given nor unfinished; or a decision cannot be used.
+            ConfigurationError: there is no task, neither given nor unfinished; or a decision cannot be used, or is
+                given with another task than the one that waits for it.
             ReviewPending: a decision is needed, and there is nobody to ask.
         """
         before = await self._graph.aget_state(self._config)
@@ -86,6 +85,8 @@ class Run:
         start: Input | Command[Any] | None = None if resumed else given
         if decision is not None:
             start = resume_with(decision, before, self._thread_id)
+            if not resumed:
+                raise ConfigurationError(f"thread {self._thread_id!r} waits for a review of another task: give none")
         scope = await self._with_history(before.values.get("run_id"), resumed)
         yield {"event": "started", "thread_id": self._thread_id, "resumed": resumed}
         while True:

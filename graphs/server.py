@@ -17,6 +17,7 @@ from reflexion.nodes.scope import shared_ledger
 async def checkpointer() -> AsyncIterator[BaseCheckpointSaver[Any]]:
     """Keeps the server's threads, and the ledger of its runs, where `open_reflexion` keeps its own."""
     async with _opened() as persistence, _deleting_later(persistence.checkpointer) as saver:
+        await persistence.ledger.prune()
         with shared_ledger(persistence.ledger):
             yield saver
 

@@ -4,12 +4,13 @@ import time
 from typing import Annotated, Any, Literal
 
 from langgraph.types import interrupt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import LONGEST_TASK, Reflection
 from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.settings import as_form
 from reflexion.nodes.turn import Delta, Turn
 
 REVIEWER = "reviewer"
@@ -41,21 +42,27 @@ class ReviewRequest(TypedDict):
     """The approach for the next attempt."""
 
 
-class _Decision(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def _none_if_blank(text: str | None) -> str | None:
+    """Forms send what was left empty as an empty text."""
+    return text if text and text.strip() else None
 
-    answer: str | None = Field(
-        default=None, min_length=1, title="Answer", description="With `edit`: is accepted in place of the agent's."
-    )
+
+Words = Annotated[str | None, AfterValidator(_none_if_blank)]
+
+
+class _Decision(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=as_form)
+
+    action: str
+    answer: Words = Field(default=None, title="Answer", description="With `edit`: is accepted in place of the agent's.")
 
     @model_validator(mode="after")
     def _only_what_the_action_takes(self) -> "_Decision":
         given = {name for name, value in self if name != "action" and value is not None}
-        action: str = self.action  # type: ignore[attr-defined]
-        takes = {"edit": given - {"feedback"}, "reject": {"feedback"}}.get(action, set())
+        takes = {"edit": given - {"feedback"}, "reject": {"feedback"}}.get(self.action, set())
         if given - takes:
-            raise ValueError(f"{action!r} takes no {', '.join(sorted(given - takes))}")
-        if action == "edit" and not given:
+            raise ValueError(f"{self.action!r} takes no {', '.join(sorted(given - takes))}")
+        if self.action == "edit" and not given:
             raise ValueError("'edit' needs the text that is to be used")
         return self
 
@@ -67,8 +74,8 @@ class AnswerDecision(_Decision):
         title="Action",
         description="approve: accept it; edit: accept `answer`; reject: go on trying; stop: end the run.",
     )
-    feedback: str | None = Field(
-        default=None, min_length=1, title="Feedback", description="With `reject`: what is wrong, for the reflector."
+    feedback: Words = Field(
+        default=None, title="Feedback", description="With `reject`: what is wrong, for the reflector."
     )
 
 
@@ -79,12 +86,10 @@ class AttemptDecision(_Decision):
         title="Action",
         description="approve: try again; edit: with this reflection or plan, or accept `answer`; stop: end the run.",
     )
-    reflection: str | None = Field(
-        default=None, min_length=1, title="Reflection", description="With `edit`: the rule for the next attempt."
+    reflection: Words = Field(
+        default=None, title="Reflection", description="With `edit`: the rule for the next attempt."
     )
-    plan: str | None = Field(
-        default=None, min_length=1, title="Plan", description="With `edit`: the approach for the next attempt."
-    )
+    plan: Words = Field(default=None, title="Plan", description="With `edit`: the approach for the next attempt.")
 
 
 def _a_word_is_an_action(value: Any) -> Any:

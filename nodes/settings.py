@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache, partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -85,7 +85,7 @@ ReflectorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "reflec
 PlannerPrompt = Annotated[str | None, AfterValidator(partial(_checked, "planner"))]
 
 
-def _as_form(schema: dict[str, Any]) -> None:
+def as_form(schema: dict[str, Any]) -> None:
     """Make the JSON schema one of a form: what may be left empty is not required, rather than of two types."""
     for field in schema["properties"].values():
         kinds = field.get("anyOf", [])
@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     """What one run may be told. Every field is also `REFLEXION_<FIELD>` in the environment or in `.env`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True, json_schema_extra=_as_form
+        env_prefix="REFLEXION_", extra="forbid", frozen=True, env_ignore_empty=True, json_schema_extra=as_form
     )
 
     threshold: float = Field(
@@ -266,6 +266,14 @@ class Settings(BaseSettings):
         json_schema_extra={"langgraph_nodes": ["actor"]},
     )
 
+    _given: frozenset[str] = PrivateAttr(default=frozenset())
+
+    if not TYPE_CHECKING:  # callers are to see the fields
+
+        def __init__(self, **values: Any) -> None:
+            super().__init__(**values)
+            self._given = frozenset(values)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -277,6 +285,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What the caller says wins over the environment, the environment over `.env`."""
         return init_settings, env_settings, _OurDotenv(settings_cls)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the fields that the caller has set; those from the environment are none of them."""
+        return self._given
 
     def model_for(self, role: Role) -> str | None:
         """The model's name for a role; None for the default."""
@@ -301,6 +314,8 @@ def make_settings(base: Settings | None = None, **values: Any) -> Settings:
     Raises:
         ConfigurationError: a field is unknown or its value impossible.
     """
+    if base is not None and not values:
+        return base
     if base is None:
         read_dotenv()
     try:
@@ -313,6 +328,7 @@ def _changed(base: Settings, values: dict[str, Any]) -> Settings:
     settings = Settings.__new__(Settings)
     # Settings' own constructor would read the environment again, for every run.
     BaseModel.__init__(settings, **base.model_dump(exclude_unset=True) | values)
+    settings._given = frozenset(values)  # noqa: SLF001 - in place of what the constructor does
     return settings
 
 
@@ -332,25 +348,23 @@ def settings_of(context: object, default: Settings, kept: Mapping[str, Any]) -> 
         context: what LangGraph hands over; a graph around ours may have one of another kind, which says nothing.
         default: of runs that are told nothing.
         kept: see `said`; empty where the run begins.
+
+    Raises:
+        ConfigurationError: what was kept cannot be used any more.
     """
     if not isinstance(context, Settings):
-        return _changed(default, dict(kept)) if kept else default
-    unsaid = kept.keys() - _said(context, default)
-    return _changed(context, {name: kept[name] for name in unsaid}) if unsaid else context
+        context = default
+    told = _told(context, default)
+    return make_settings(context, **{name: value for name, value in kept.items() if name not in told})
 
 
 def said(settings: Settings, default: Settings) -> dict[str, Any]:
-    """The fields that a caller has set, as plain JSON."""
-    return settings.model_dump(mode="json", include=_said(settings, default))
+    """What a run was told, as plain JSON: neither what is in the environment nor the agent's own settings."""
+    return settings.model_dump(mode="json", include=_told(settings, default))
 
 
-def _said(settings: Settings, default: Settings) -> set[str]:
-    """What the environment sets, it sets in both alike."""
-    return {
-        name
-        for name in settings.model_fields_set
-        if name not in default.model_fields_set or getattr(settings, name) != getattr(default, name)
-    }
+def _told(settings: Settings, default: Settings) -> set[str]:
+    return set() if settings is default else set(settings.given)
 
 
 def explain(error: ValidationError) -> str:

@@ -7,9 +7,8 @@ import asyncio
 import hashlib
 import json
 import logging
-import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -18,6 +17,7 @@ from langsmith import get_current_run_tree
 from langsmith.run_trees import RunTree
 
 from reflexion.evaluators import Attempt
+from reflexion.evaluators.langsmith import criterion_keys
 from reflexion.models import Meter, scrub
 from reflexion.models.trace_client import TraceClient, need_no_project_id
 from reflexion.models.tracing import add_metadata, tracers_here
@@ -25,9 +25,6 @@ from reflexion.models.tracing import add_metadata, tracers_here
 log = logging.getLogger(__name__)
 
 _FEEDBACK_IDS = uuid.UUID("8d6f0b62-95ec-5b0b-9d4e-3ce6a5a0b7c1")
-_LONGEST_KEY = 60
-"""Characters of a criterion's name in a feedback's key."""
-
 _TOLD = "scored_attempts"
 """In a run's metadata: the attempts whose scores were sent from within this trace."""
 
@@ -106,21 +103,6 @@ def _tell_of_attempt(on: RunTree, run: RunTree, attempt: Mapping[str, Any], run_
     hidden = isinstance(on.client, TraceClient) and on.client.hide_content
     for key, criterion in zip(criterion_keys([c["name"] for c in criteria], hidden=hidden), criteria, strict=True):
         send(key, criterion["score"], criterion["why"])
-
-
-def criterion_keys(names: Sequence[str], *, hidden: bool = False) -> list[str]:
-    """The feedback keys of criteria: `Handles the empty list` becomes `criterion_handles_the_empty_list`.
-
-    Args:
-        names: as the evaluator gave them.
-        hidden: whether they are numbered instead, as what a user asked for is not to be seen.
-    """
-    keys: list[str] = []
-    for place, name in enumerate(names, start=1):
-        words = "" if hidden else re.sub(r"\W+", "_", name.lower()).strip("_")[:_LONGEST_KEY]
-        key = f"criterion_{words or place}"
-        keys.append(key if key not in keys else f"{key}_{place}")
-    return keys
 
 
 def _tell_of_run(step: RunTree, run: RunTree, state: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ True
 """
 
 from reflexion.testing.fake_langsmith import FakeLangSmith
+from reflexion.testing.fake_langsmith_datasets import FakeDatasets
 from reflexion.testing.playbook import Recorded
 from reflexion.testing.reply import Reply, Script, Scripted
 from reflexion.testing.server import FakeOpenAI
@@ -14,6 +15,7 @@ from reflexion.testing.tokens import count_tokens, prompt_tokens
 from reflexion.testing.traces import TracedRun
 
 __all__ = [
+    "FakeDatasets",
     "FakeLangSmith",
     "FakeOpenAI",
     "Recorded",

@@ -13,6 +13,7 @@ from openevals.llm import create_async_llm_as_judge, create_llm_as_judge
 from openevals.string.levenshtein import levenshtein_distance, levenshtein_distance_async
 
 from reflexion.evaluators import Evaluation, Match, Task, UnitTests, as_evaluator, as_langsmith_evaluator
+from reflexion.evaluators.langsmith import criterion_keys
 from reflexion.testing import Reply
 
 TASK = Task(text="Double 21.", expect="42")
@@ -229,3 +230,16 @@ async def test_our_evaluator_is_the_same_after_a_journey_through_langsmith():
     theirs = run_evaluator(as_langsmith_evaluator(lambda answer: Evaluation(score=0.3, feedback="f"), "mine"))
     given = await verdict(theirs)
     assert (given.score, given.feedback) == (0.3, "f")
+
+
+def test_criteria_have_keys_of_their_own():
+    long = "It handles " + "very " * 20
+    assert criterion_keys(["A b!", "a, b", "?", long + "x", long + "y"]) == [
+        "criterion_a_b",
+        "criterion_a_b_2",
+        "criterion_3",
+        f"criterion_it_handles_{'very_' * 20}"[:70],
+        f"criterion_it_handles_{'very_' * 20}"[:70] + "_5",
+    ]
+    assert len(set(criterion_keys(["a", "a 3", "a"]))) == 3
+    assert criterion_keys(["A", "B"], hidden=True) == ["criterion_1", "criterion_2"]

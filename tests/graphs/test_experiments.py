@@ -1,10 +1,8 @@
 """A dataset as input of a batch, and a LangSmith experiment as its output."""
 
-import threading
 from uuid import uuid4
 
 import pytest
-from fake_tracing import Server
 from langsmith import Client, aevaluate, evaluate
 from langsmith.schemas import Example
 from loop_bench import GOOD
@@ -12,21 +10,24 @@ from loop_bench import GOOD
 from reflexion.evaluators import Match, as_langsmith_evaluator
 from reflexion.graphs import ConfigurationError, as_target, evaluate_dataset
 from reflexion.models import Budget
-from reflexion.testing import Reply
+from reflexion.testing import FakeDatasets, FakeLangSmith, Reply
 
 
 @pytest.fixture
 def smith():
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with FakeLangSmith() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def client(smith):
+def datasets(smith):
+    datasets = FakeDatasets()
+    datasets.mount(smith)
+    return datasets
+
+
+@pytest.fixture
+def client(smith, datasets):
     client = Client(api_url=smith.url, api_key="any")
     yield client
     client.close()
@@ -40,7 +41,7 @@ def say(body):
     return body["messages"][-1]["content"].removeprefix("Say ").removesuffix(".")
 
 
-async def test_a_dataset_becomes_an_experiment(bench, smith, client):
+async def test_a_dataset_becomes_an_experiment(bench, smith, datasets, client):
     bench.server.default("actor-m", say)
     bench.server.default("critic-m", GOOD)
     dataset = client.create_dataset("words")
@@ -61,7 +62,7 @@ async def test_a_dataset_becomes_an_experiment(bench, smith, client):
     assert [result.scores["passed"] for result in experiment.results] == [1.0, 1.0]
     assert (experiment.mean("match"), experiment.mean("attempts"), experiment.mean("nothing")) == (0.5, 1.0, None)
     assert experiment.name.startswith("first-")
-    made = next(iter(smith.store.experiments.values()))
+    made = next(iter(datasets.experiments.values()))
     assert made["id"] in experiment.url
     assert made["extra"]["metadata"]["threshold"] == 0.5
     assert (made["name"], made["reference_dataset_id"]) == (experiment.name, str(dataset.id))
@@ -78,12 +79,12 @@ async def test_each_example_leads_to_its_trace(bench, smith, client):
     async with bench.agent() as agent:
         (result,) = (await evaluate_dataset(agent, "words", client=client)).results
     client.flush()
-    root = smith.runs[result.run_id]
+    (root,) = [run for run in smith.runs if run.id == result.run_id]
     assert root["reference_example_id"] == result.example_id
-    inside = [run for run in smith.runs.values() if run["trace_id"] == root["trace_id"]]
-    assert {"reflexion", "recall", "actor", "evaluator", "remember"} <= {run["name"] for run in inside}
-    (own,) = [run for run in inside if run["parent_run_id"] == result.run_id]
-    assert own["extra"]["metadata"]["thread_id"] == result.outputs["thread_id"]
+    inside = [run for run in smith.runs if run.trace_id == root.trace_id]
+    assert {"reflexion", "recall", "actor", "evaluator", "remember"} <= {run.name for run in inside}
+    (own,) = [run for run in inside if run.parent_id == result.run_id]
+    assert own.metadata["thread_id"] == result.outputs["thread_id"]
 
 
 async def test_an_example_that_fails_loses_none_of_the_others(bench, smith, client):
@@ -100,12 +101,12 @@ async def test_an_example_that_fails_loses_none_of_the_others(bench, smith, clie
     assert experiment.url is None
 
 
-async def test_what_is_not_uploaded_is_not_sent_at_all(bench, smith, client):
+async def test_what_is_not_uploaded_is_not_sent_at_all(bench, smith, datasets, client):
     bench.server.default("critic-m", GOOD)
     async with bench.agent() as agent:
         await evaluate_dataset(agent, examples("one"), evaluators=[Match()], client=client, upload=False)
     client.flush()
-    assert (smith.runs, smith.feedback, smith.store.experiments) == ({}, [], {})
+    assert (smith.runs, smith.feedback, datasets.experiments) == ([], [], {})
 
 
 async def test_a_model_that_is_down_is_a_failure_and_no_wrong_answer(bench, smith, client):

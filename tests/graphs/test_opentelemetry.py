@@ -19,7 +19,7 @@ from reflexion.graphs import open_reflexion
 
 async def main():
     async with open_reflexion(database_url="memory://") as agent:
-        result = await agent.run("Sum a list.", thread="the-thread")
+        result = await agent.run("Sum a list; the key is sk-secret-of-the-model.", thread="the-thread")
         print(result.answer, result.usage.prompt_tokens, result.usage.completion_tokens)
 
 asyncio.run(main())
@@ -35,6 +35,15 @@ class Collector(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.requests = []
+
+    @property
+    def resources(self):
+        batches = [ExportTraceServiceRequest.FromString(body) for _, _, body in self.requests]
+        return [resource for batch in batches for resource in batch.resource_spans]
+
+    @property
+    def spans(self):
+        return [span for resource in self.resources for scope in resource.scope_spans for span in scope.spans]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,17 +74,12 @@ def collector():
 @pytest.mark.timeout(300)
 def test_the_spans_of_a_run_arrive_with_nodes_models_and_tokens(bench, collector):
     bench.server.script("critic-m", BAD, GOOD)
-    address = f"http://127.0.0.1:{collector.server_port}"
-    printed = subprocess.run(
-        [sys.executable, "-c", RUN], env=environment(bench, address), capture_output=True, text=True, check=True
-    ).stdout.split()
+    printed = run(bench, collector)
 
     assert {path for path, _, _ in collector.requests} == {"/v1/traces"}
     assert {headers["authorization"] for _, headers, _ in collector.requests} == {"any"}
-    batches = [ExportTraceServiceRequest.FromString(body) for _, _, body in collector.requests]
-    resources = [resource for batch in batches for resource in batch.resource_spans]
-    assert {attributes(resource.resource)["service.name"] for resource in resources} == {"my-service"}
-    spans = [span for resource in resources for scope in resource.scope_spans for span in scope.spans]
+    assert {attributes(resource.resource)["service.name"] for resource in collector.resources} == {"my-service"}
+    spans = collector.spans
 
     assert len({span.trace_id for span in spans}) == 1
     (root,) = [span for span in spans if not span.parent_span_id]
@@ -93,7 +97,30 @@ def test_the_spans_of_a_run_arrive_with_nodes_models_and_tokens(bench, collector
     assert sum(attributes(call)["gen_ai.usage.input_tokens"] for call in calls) == int(printed[-2])
     assert sum(attributes(call)["gen_ai.usage.output_tokens"] for call in calls) == int(printed[-1])
     assert all(span.end_time_unix_nano >= span.start_time_unix_nano > 0 for span in spans)
+    assert any("the key is [key]" in attributes(call)["gen_ai.prompt"] for call in calls)
+    assert attributes(root)["langsmith.metadata.stop_reason"] == "passed"
     assert not any(b"sk-secret" in body for _, _, body in collector.requests)
+
+
+@pytest.mark.timeout(300)
+def test_one_setting_keeps_content_from_the_collector_too(bench, collector):
+    bench.server.script("critic-m", GOOD)
+    run(bench, collector, REFLEXION_TRACE_CONTENT="false")
+    assert {"reflexion", "actor attempt 1"} <= {span.name for span in collector.spans}
+    assert not any(b"Sum a list" in body or b"answer 1" in body for _, _, body in collector.requests)
+
+
+def run(bench, collector, **variables):
+    """One run in a process of its own; returns the words that it prints."""
+    address = f"http://127.0.0.1:{collector.server_port}"
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        env=environment(bench, address) | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
 
 
 def environment(bench, address):

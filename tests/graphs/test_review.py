@@ -122,7 +122,7 @@ async def test_a_reviewer_may_be_async_and_sees_all_there_is(fails_once):
         ({"action": "edit"}, "needs the text"),
         ({"action": "approve", "answer": "mine"}, "takes no answer"),
         ({"action": "edit", "reflection": "x"}, "reflection"),
-        ({"action": "edit", "answer": ""}, "answer"),
+        ({"action": "edit", "answer": " "}, "needs the text"),
         (7, "decision on attempt 1"),
     ],
 )
@@ -135,11 +135,19 @@ async def test_what_is_no_decision_is_refused_and_can_be_given_again(passes, dec
         assert (await agent.run(thread="t", decision="approve")).passed
 
 
+async def test_fields_that_a_form_leaves_empty_say_nothing(passes):
+    async with passes.agent(review="answer") as agent:
+        empty = {"action": "approve", "answer": "", "feedback": None}
+        assert (await agent.run(TASK, reviewer=lambda _: empty)).answer == "answer 1"
+
+
 async def test_a_bad_answer_to_the_graph_itself_leaves_the_interrupt_open(passes):
     async with passes.agent(review="answer") as agent:
         config = {"configurable": {"thread_id": "t"}}
         state = await agent.graph.ainvoke({"task": TASK}, config)
-        assert state["__interrupt__"][0].response_schema["properties"]["action"]["enum"]
+        form = state["__interrupt__"][0].response_schema
+        assert (list(form["properties"]), form["required"]) == (["action", "answer", "feedback"], ["action"])
+        assert {field["type"] for field in form["properties"].values()} == {"string"}
         with pytest.raises(ValueError, match="action"):
             await agent.graph.ainvoke(Command(resume={"action": "yes"}), config)
         state = await agent.graph.ainvoke(Command(resume={"action": "approve"}), config)
@@ -151,6 +159,27 @@ async def test_a_decision_where_nothing_waits_is_refused(passes):
         await agent.run(TASK, thread="t")
         with pytest.raises(ConfigurationError, match="waits for no review"):
             await agent.run(TASK, thread="t", decision="approve")
+
+
+async def test_a_decision_with_another_task_than_the_one_that_waits_is_refused(passes):
+    async with passes.agent(review="answer") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        with pytest.raises(ConfigurationError, match="another task"):
+            await agent.run("Sort a list.", thread="t", decision="approve")
+        with pytest.raises(ConfigurationError, match="needs the thread"):
+            await agent.run(decision="approve")
+        assert (await agent.run(TASK, thread="t", decision="approve")).passed
+
+
+async def test_another_task_on_a_thread_that_waits_begins_a_new_run(passes):
+    async with passes.agent(review="answer") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        result = await agent.run("Sort a list.", thread="t", reviewer=lambda _: "approve")
+        assert (result.passed, result.answer) == (True, "answer 2")
+        with pytest.raises(ConfigurationError, match="nothing unfinished"):
+            await agent.run(thread="t", decision="approve")
 
 
 async def test_cancelling_while_the_reviewer_thinks_ends_the_run(passes):
@@ -177,6 +206,15 @@ async def test_what_the_run_was_told_outlives_the_review_though_nobody_says_it_a
             state = await agent.graph.ainvoke(Command(resume="approve"), config)
     assert state["stop_reason"] == "budget"
     assert bench.server.count == 6
+
+
+async def test_a_run_that_goes_on_has_all_the_attempts_that_it_was_given(bench: Bench):
+    async with bench.agent(max_attempts=1) as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t", review="attempt", max_attempts=9)
+        result = await agent.run(thread="t", reviewer=lambda _: "approve")
+    assert (result.stop_reason, len(result.attempts)) == ("max_attempts", 9)
+    assert "no attempt of 9" in result.stop_detail
 
 
 async def test_a_smaller_limit_of_steps_from_outside_still_ends_well(bench: Bench):

@@ -11,7 +11,7 @@ from loop_bench import BAD
 from traced import flush
 
 from reflexion.evaluators import Evaluation
-from reflexion.nodes.tracing import criterion_keys
+from reflexion.graphs import ReviewPending
 from reflexion.testing import Reply
 
 TASK = broken_off.TASK
@@ -59,18 +59,6 @@ async def test_every_criterion_has_a_score_of_its_own(bench, traces):
     assert {f["key"] for f in traces.feedback} == {"score", "passed", "criterion_handles_the_empty_list"}
 
 
-def test_criteria_have_keys_of_their_own():
-    long = "It handles " + "very " * 20
-    assert criterion_keys(["A b!", "a, b", "?", long + "x", long + "y"]) == [
-        "criterion_a_b",
-        "criterion_a_b_2",
-        "criterion_3",
-        f"criterion_it_handles_{'very_' * 20}"[:70],
-        f"criterion_it_handles_{'very_' * 20}"[:70] + "_5",
-    ]
-    assert criterion_keys(["A", "B"], hidden=True) == ["criterion_1", "criterion_2"]
-
-
 async def test_no_verdict_sends_nothing(bench, traces):
     bench.server.default("critic-m", "no score at all")
     async with bench.agent(max_attempts=2) as agent:
@@ -90,6 +78,25 @@ async def test_the_same_feedback_has_the_same_id_and_another_run_another(bench, 
     assert {feedback["id"][14] for feedback in traces.feedback} == {"5"}
 
 
+async def test_a_run_that_is_reviewed_is_scored_once(bench, traces):
+    bench.server.script("critic-m", BAD, {"score": 10})
+    async with bench.agent(review="both") as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK, thread="t")
+        with pytest.raises(ReviewPending):
+            await agent.run(thread="t", decision="approve")
+        result = await agent.run(thread="t", decision={"action": "edit", "answer": "mine"})
+    flush()
+    assert [name for name, _ in traces.tree()] == ["reflexion"] * 3
+    assert {run.metadata["run_id"] for run in traces.named("reflexion")} == {result.run_id}
+    assert [run.name for run in traces.runs if run.pending] == []
+    assert Counter((f["key"], f["score"]) for f in traces.feedback) == {
+        ("score", 0.4): 1,
+        ("score", 1.0): 3,
+        ("passed", 1.0): 1,
+    }
+
+
 def start(bench, traces) -> subprocess.Popen:
     arguments = [sys.executable, broken_off.__file__, bench.server.base_url, bench.url, "t", "", "task"]
     return subprocess.Popen(arguments, env=os.environ | traces.environment(), stdout=subprocess.PIPE, text=True)
@@ -101,11 +108,13 @@ def test_a_run_that_is_killed_and_resumed_is_scored_once(bench, traces, arrived)
         traces.misbehave(Reply(status=403))
     bench.server.hold("planner-m")
     process = start(bench, traces)
-    bench.server.wait_for("planner-m", timeout_s=100)
-    if arrived:
-        traces.wait_for(lambda server: server.feedback, timeout_s=100)
-    process.kill()
-    process.communicate()
+    try:
+        bench.server.wait_for("planner-m", timeout_s=100)
+        if arrived:
+            traces.wait_for(lambda server: server.feedback, timeout_s=100)
+    finally:
+        process.kill()
+        process.communicate()
     bench.server.release("planner-m")
     traces.behave()
     stdout, _ = start(bench, traces).communicate(timeout=100)

@@ -1,6 +1,7 @@
 """What LangSmith gets of a run: one tree with names, numbers and reasons, wherever the graph is run."""
 
 import asyncio
+from pathlib import Path
 
 import langsmith
 import pytest
@@ -38,6 +39,15 @@ async def test_a_run_is_one_tree_in_order(bench, traces):
     flush()
     assert traces.tree() == TREE
     assert not any(run.pending for run in traces.runs)
+
+
+def test_the_page_on_traces_shows_this_tree():
+    page = (Path(__file__).parents[2] / "docs" / "tracing.md").read_text()
+
+    def lines(tree, indent=""):
+        return [line for name, below in tree for line in (indent + name, *lines(below, indent + "  "))]
+
+    assert "\n".join(lines(TREE)) in page
 
 
 async def test_a_stream_and_a_blocking_call_are_the_same_tree(bench, traces):

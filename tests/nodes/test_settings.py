@@ -85,6 +85,25 @@ def test_what_a_run_was_told_at_its_start_holds_until_it_is_told_otherwise(monke
     assert (resumed.budget_usd, resumed.fallback_models, resumed.threshold) == (1, ("a", "b"), 0.9)
 
 
+def test_a_run_is_told_something_else_even_where_that_is_what_the_agent_says():
+    default = Settings(max_attempts=2)
+    kept = said(make_settings(default, max_attempts=5), default)
+    assert settings_of(make_settings(default), default, kept).max_attempts == 5
+    assert settings_of(make_settings(default, patience=1), default, kept).max_attempts == 5
+    assert settings_of(make_settings(default, max_attempts=2), default, kept).max_attempts == 2
+
+
+def test_what_the_agent_says_is_not_kept_with_a_run():
+    default = Settings(max_attempts=2)
+    assert said(default, default) == {}
+    assert said(make_settings(default, patience=1), default) == {"patience": 1}
+
+
+def test_what_was_kept_and_cannot_be_used_any_more_is_refused_in_one_line():
+    with pytest.raises(ConfigurationError, match="no_more: there is no such setting"):
+        settings_of(None, Settings(), {"no_more": 1})
+
+
 def test_an_empty_prompt_is_none():
     settings = make_settings(actor_prompt="  ", reflector_prompt="", planner_prompt=" Plan. ")
     assert settings.own_prompts() == {"planner": "Plan."}

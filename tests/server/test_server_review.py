@@ -1,9 +1,12 @@
 """A person's review through the server's API, and the ledger that the server's runs write."""
 
-import pytest
-from dev_server import LESSON, Cast
+import uuid
 
-from reflexion.graphs import open_reflexion
+import pytest
+from dev_server import LESSON, ROLES, SECRET, Cast
+
+from reflexion.graphs import ReviewPending, open_reflexion
+from reflexion.models import ConnectionSettings
 
 TASK = {"task": "Sum a list."}
 
@@ -25,7 +28,7 @@ async def resume(client, thread: str, decision: object) -> dict:
 async def test_an_edited_reflection_is_followed_and_nothing_is_asked_again(client, cast):
     thread, interrupt = await waiting(client, cast, review="attempt")
     assert interrupt["value"]["reflection"] == LESSON
-    counts = [len(cast.requests(role)) for role in ("actor", "evaluator", "reflector", "planner")]
+    counts = [len(cast.requests(role)) for role in ROLES]
     assert counts == [1, 1, 1, 1]
     result = await resume(client, thread, {"action": "edit", "reflection": "Count with a loop."})
     assert result["passed"]
@@ -62,7 +65,7 @@ async def test_settings_hold_over_a_review_though_nobody_repeats_them(client, ca
     thread, _ = await waiting(client, cast, review="attempt", budget_requests=5)
     result = await resume(client, thread, "approve")
     assert result["stop_reason"] == "budget"
-    assert sum(len(cast.requests(role)) for role in ("actor", "evaluator", "reflector", "planner")) == 5
+    assert sum(len(cast.requests(role)) for role in ROLES) == 5
 
 
 async def test_what_waits_on_the_server_can_be_decided_in_python(server, client, cast):
@@ -74,10 +77,29 @@ async def test_what_waits_on_the_server_can_be_decided_in_python(server, client,
     assert [line["role"] for line in lines] == ["actor", "evaluator", "reflector", "planner", "actor", "evaluator"]
 
 
+async def test_what_waits_in_python_can_be_decided_on_the_server(server, client, cast):
+    thread = str(uuid.uuid4())
+    connection = ConnectionSettings(base_url=server.endpoint.base_url, api_key=SECRET)
+    async with open_reflexion(connection=connection, database_url=server.database_url) as agent:
+        with pytest.raises(ReviewPending):
+            await agent.run(TASK["task"], thread=thread, review="answer", **cast.context)
+    await client.threads.create(thread_id=thread, graph_id="reflexion")
+    result = await resume(client, thread, {"action": "edit", "answer": "mine"})
+    assert (result["passed"], result["answer"]) == (True, "mine")
+    assert [len(cast.requests(role)) for role in ROLES] == [2, 2, 1, 1]
+
+
+async def test_another_run_on_a_thread_that_waits_takes_its_place(client, cast):
+    thread, _ = await waiting(client, cast, review="answer")
+    result = await client.runs.wait(thread, "reflexion", input={"task": "Sort a list."}, context=cast.context)
+    assert (result["passed"], len(result["attempts"])) == (True, 1)
+    assert (await client.threads.get(thread))["status"] == "idle"
+
+
 async def test_a_threads_budget_holds_on_the_server(client, cast):
     context = cast.context | {"thread_budget_requests": 7}
     thread = (await client.threads.create())["thread_id"]
     first = await client.runs.wait(thread, "reflexion", input=TASK, context=context)
     second = await client.runs.wait(thread, "reflexion", input={"task": "Sort a list."}, context=context)
     assert (first["passed"], second["stop_reason"]) == (True, "budget")
-    assert sum(len(cast.requests(role)) for role in ("actor", "evaluator", "reflector", "planner")) == 7
+    assert sum(len(cast.requests(role)) for role in ROLES) == 7

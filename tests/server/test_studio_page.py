@@ -35,6 +35,21 @@ async def test_the_examples_do_what_the_page_says(page, client, server, capsys):
     assert await page["solve"](server.url, "Capital of France?") == "Paris"
 
 
+async def test_a_run_is_reviewed_as_the_page_says(page, client, server):
+    server.endpoint.script(MODEL, WRONG, {"improvement": "Look for divisors."}, "1. Divide.", RIGHT)
+    task = {"task": "Write is_prime(n).", "tests": "assert is_prime(7)\nassert not is_prime(9)"}
+    decisions = {"attempt": {"action": "edit", "reflection": "Try all divisors."}, "answer": "approve"}
+    asked = []
+
+    def decide(request):
+        asked.append((request["about"], request["attempt"]))
+        return decisions[request["about"]]
+
+    result = await page["reviewed"](client, task, decide)
+    assert (result["passed"], asked) == (True, [("attempt", 1), ("answer", 2)])
+    assert "Try all divisors." in str(server.endpoint.requests_for(MODEL)[-1].body)
+
+
 async def test_a_thread_of_python_is_shown_by_its_id(page, server):
     thread = "7c0ffee0-0000-4000-8000-000000000001"
     async with open_reflexion(
