@@ -1,7 +1,9 @@
-"""How much a folder holds, counted no further than a limit; no resource limit bounds the number of files."""
+"""The folder of a run: how much it holds, which no resource limit bounds, and its removal, however deep it is."""
 
 import os
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _ENTRIES = 5_000
 """Files and folders beyond which the count stops, as too many in themselves."""
@@ -22,3 +24,62 @@ def holds_more_than(folder: str, limit_bytes: int) -> bool:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(entry.path)
     return False
+
+
+@contextmanager
+def folder_of_a_run() -> Iterator[str]:
+    """Make a folder for code that nobody trusts, and remove it with all that the code has left there.
+
+    `TemporaryDirectory` goes down level by level and is out of stack or open files where code has made thousands.
+    """
+    folder = tempfile.mkdtemp(prefix="reflexion-")
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            _empty(folder)
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def _empty(folder: str) -> None:
+    """Remove all that a folder holds; one folder is open at a time, and on the way up each is recognised."""
+    here = _opened(folder)
+    left = os.listdir(here)
+    above: list[tuple[str, list[str], os.stat_result]] = []
+    try:
+        while left or above:
+            if left:
+                name = left.pop()
+                if _is_unlinked(name, here):
+                    continue
+                try:
+                    there = _opened(name, here)
+                except OSError:
+                    continue
+                above.append((name, left, os.fstat(here)))
+                left = os.listdir(there)
+            else:
+                name, left, expected = above.pop()
+                there = _opened("..", here)
+                if not os.path.samestat(os.fstat(there), expected):  # somebody has moved what was open
+                    os.close(there)
+                    return
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=there)
+            os.close(here)
+            here = there
+    finally:
+        os.close(here)
+
+
+def _opened(name: str, folder: int | None = None) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def _is_unlinked(name: str, folder: int) -> bool:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:  # a folder, most likely
+        return False
+    return True

@@ -208,6 +208,31 @@ async def test_a_test_that_swallows_everything_does_not_hide_a_dead_candidate():
     assert (verdict.state, verdict.passed) == ("crashed", False)
 
 
+WRITES_BESIDE_THE_VERDICT = """
+import os
+def is_open(number):
+    try: os.fstat(number)
+    except OSError: return False
+    return True
+verdict = max(filter(is_open, range(64)))
+assert add(1, 2) == 3
+"""
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"token": "é"}', '{"token": 1}', "5", "[" * 60_000, "é", " {}"])
+async def test_what_the_tests_write_beside_their_verdict_is_not_read(line):
+    tests = f"{WRITES_BESIDE_THE_VERDICT}os.write(verdict, {line + chr(10)!r}.encode())"
+    verdict = await judge(ADD, tests, limits=PATIENT)
+    assert verdict.passed, verdict
+
+
+async def test_tests_that_write_without_end_where_their_verdict_belongs_are_ended():
+    tests = f"{WRITES_BESIDE_THE_VERDICT}while True: os.write(verdict, b'x' * 65_536)"
+    verdict = await judge(ADD, tests, limits=PATIENT)
+    assert (verdict.state, verdict.passed) == ("crashed", False)
+    assert "without end" in verdict.message
+
+
 async def test_the_entry_is_given_or_the_last_function():
     code = "def double(n): return 2 * n\ndef halve(n): return n // 2\ndef _private(n): return 0\ndef abs(n): return 0"
     tests = "def check(candidate):\n    assert candidate(4) == 2"

@@ -75,6 +75,9 @@ def number(machine: str, name: str) -> int:
         ("fcntl", (3, 8), EPERM),
         ("fcntl", (3, 10), EPERM),
         ("fcntl", (3, 15), EPERM),
+        ("fcntl", (3, 1024), EPERM),
+        ("fcntl", (3, 1030), ALLOW),
+        ("fcntl", (3, 1031), EPERM),
         ("socketpair", (1, 1 | 0x80000), ALLOW),
         ("socketpair", (1, 2), EPERM),
         ("socketpair", (2, 1), EPERM),
@@ -129,6 +132,24 @@ def test_kept_output_is_the_head_and_the_tail(chunks, limit):
         assert text.endswith(data[-half:].decode("utf-8", "replace"))
         assert f"{len(data) - 2 * half:,} bytes left out" in text
     assert text.encode("utf-8").decode("utf-8") == text
+
+
+def test_a_folder_of_a_run_goes_with_all_below_it_and_nothing_that_its_links_lead_to(tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with folder_of_a_run() as folder:
+        for name in ("a", "b"):
+            (Path(folder) / name / "below").mkdir(parents=True)
+            (Path(folder) / name / "below" / "file").touch()
+            (Path(folder) / name / "link").symlink_to(outside)
+        with contextlib.chdir(folder):
+            for _ in range(1200):
+                Path("d").mkdir()
+                os.chdir("d")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["outside"]
+    assert (outside / "kept").exists()
 
 
 def test_a_folder_is_counted_with_all_below_it(tmp_path):
