@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 _ENTRIES = 5_000
 """Files and folders beyond which the count stops, as too many in themselves."""
@@ -39,13 +40,13 @@ def folder_of_a_run() -> Iterator[str]:
         with suppress(OSError):
             _empty(folder)
         with suppress(OSError):
-            os.rmdir(folder)
+            Path(folder).rmdir()
 
 
 def _empty(folder: str) -> None:
     """Remove all that a folder holds; one folder is open at a time, and on the way up each is recognised."""
     here = _opened(folder)
-    left = os.listdir(here)
+    left = _names_in(here)
     above: list[tuple[str, list[str], os.stat_result]] = []
     try:
         while left or above:
@@ -58,7 +59,7 @@ def _empty(folder: str) -> None:
                 except OSError:
                     continue
                 above.append((name, left, os.fstat(here)))
-                left = os.listdir(there)
+                left = _names_in(there)
             else:
                 name, left, expected = above.pop()
                 there = _opened("..", here)
@@ -73,8 +74,22 @@ def _empty(folder: str) -> None:
         os.close(here)
 
 
+def _names_in(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
 def _opened(name: str, folder: int | None = None) -> int:
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    """Open a folder so that it can be listed and emptied, also where its mode forbids that to its owner."""
+    how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        opened = os.open(name, how, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        opened = os.open(name, how, dir_fd=folder)
+    with suppress(OSError):
+        os.fchmod(opened, 0o700)
+    return opened
 
 
 def _is_unlinked(name: str, folder: int) -> bool:

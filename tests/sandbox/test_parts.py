@@ -1,8 +1,11 @@
 """The parts that can be tried without a process: the seccomp program, kept output, the count of a folder's content."""
 
+import contextlib
 import gc
+import os
 import re
 import struct
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from reflexion.sandbox import parse, syscalls
 from reflexion.sandbox.capture import HeadAndTail
-from reflexion.sandbox.disk import holds_more_than
+from reflexion.sandbox.disk import folder_of_a_run, holds_more_than
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -144,6 +147,8 @@ def test_a_folder_of_a_run_goes_with_all_below_it_and_nothing_that_its_links_lea
             (Path(folder) / name / "below").mkdir(parents=True)
             (Path(folder) / name / "below" / "file").touch()
             (Path(folder) / name / "link").symlink_to(outside)
+        (Path(folder) / "b" / "below").chmod(0o500)
+        (Path(folder) / "a").chmod(0)
         with contextlib.chdir(folder):
             for _ in range(1200):
                 Path("d").mkdir()
