@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from reflexion.sandbox.parsing import parse
+from reflexion.sandbox.parsing import UNPARSABLE, parse
 from reflexion.sandbox.rewrite import guarded, spelled_out
 
 Kind = Literal["statement", "function", "method", "check"]
@@ -71,7 +71,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
     """
     try:
         tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         line = getattr(error, "lineno", None)
         at = f"line {line}: " if line else ""
         raise TestsInvalid(
