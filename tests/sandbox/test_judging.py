@@ -83,6 +83,10 @@ assert not add(1, 0)
         ),
         ("def check(f):\n    assert f(0, 1) == 1\ndef test_check():\n    check(add)", ["assert add(0, 1) == 1"]),
         ("def same(a, b):\n    assert add(a, 0) == b\nsame(1, 1)\nsame(2, 2)", ["same(1, 1)", "same(2, 2)"]),
+        (
+            "def assert_same(a, b):\n    if a != b: raise AssertionError\nassert_same(add(1, 1), 2)",
+            ["assert_same(add(1, 1), 2)"],
+        ),
         ("class TestAdd:\n    def test_a(self): assert add(1, 1) == 2", ["TestAdd.test_a"]),
         ("from solution import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
