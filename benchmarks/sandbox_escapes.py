@@ -124,6 +124,11 @@ def own():
     fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC)
     other.send(b"x")
 attempt("owner", own)"""),
+    "keeping others from a library": Escape("""
+import fcntl
+library = os.open(os.__file__.replace("os.py", "this.py"), os.O_RDONLY)
+attempt("lease", lambda: fcntl.fcntl(library, fcntl.F_SETLEASE, fcntl.F_WRLCK))
+attempt("mark", lambda: fcntl.fcntl(library, 1036, (2).to_bytes(8, "little")))"""),
     "a signal to everybody": Escape('attempt("all", lambda: os.kill(-1, 9))', needs="seccomp"),
     "limits, priority and CPUs of others": Escape("""
 import resource
@@ -259,6 +264,28 @@ if written == 64: print("ESCAPED", written, "MiB", flush=True)"""),
 for number in range(4000):
     with open(str(number), "wb") as file: file.write(bytes(1 << 20))
 print("ESCAPED", flush=True)""",
+        needs="watching",
+    ),
+    "folders without bottom": Escape(
+        """
+for _ in range(1200):
+    os.mkdir("d")
+    os.chdir("d")
+open("file", "w").write("x")""",
+        needs="watching",
+    ),
+    "threads without end": Escape(
+        """
+import threading, time
+threading.stack_size(32768)
+never = threading.Event()
+started = 0
+while True:
+    try:
+        threading.Thread(target=never.wait, daemon=True).start()
+        started += 1
+    except (RuntimeError, MemoryError): time.sleep(0.1)
+    if started == 12_000: print("ESCAPED", flush=True)""",
         needs="watching",
     ),
     "output without end": Escape("""

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from itertools import islice
 
-from reflexion.sandbox import parse
+from reflexion.sandbox import parse_or_none
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w.+-]*)[^\n`]*$")
 _PYTHON_TAGS = {"", "py", "py3", "python", "python3"}
@@ -37,13 +37,6 @@ def extract_code(answer: str) -> str:
     return _without_tests(code).strip("\n")
 
 
-def _parse(source: str) -> ast.Module | None:
-    try:
-        return parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _closers(lines: list[str], start: int, opened_by: str) -> Iterator[int]:
     for number in range(start, len(lines)):
         line = lines[number].strip()
@@ -63,7 +56,7 @@ def _blocks(text: str) -> Iterator[str]:
         closers = list(islice(_closers(lines, at + 1, opening[1]), 3)) or [len(lines)]
         contents = {number: textwrap.dedent("\n".join(lines[at + 1 : number])) for number in closers}
         # A docstring may hold a fence of its own: the first closing line after which the code is whole ends it.
-        end = next((number for number, content in contents.items() if _parse(content) is not None), closers[0])
+        end = next((number for number, content in contents.items() if parse_or_none(content) is not None), closers[0])
         if opening[2].lower() in _PYTHON_TAGS:
             yield contents[end]
         at = end + 1
@@ -81,7 +74,7 @@ def _is_preparation(tree: ast.Module) -> bool:
 
 
 def _from_blocks(blocks: list[str]) -> str:
-    parsed = [(block, tree) for block in blocks if (tree := _parse(block)) is not None]
+    parsed = [(block, tree) for block in blocks if (tree := parse_or_none(block)) is not None]
     defining = [(block, _defined(tree)) for block, tree in parsed if _defined(tree) or _is_preparation(tree)]
     if not any(names for _, names in defining):
         return max((block for block, _ in parsed), key=len, default=max(blocks, key=len))
@@ -94,7 +87,7 @@ def _from_blocks(blocks: list[str]) -> str:
 
 
 def _unfenced(text: str) -> str:
-    if _parse(text) is not None:
+    if parse_or_none(text) is not None:
         return text
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if _STARTS.match(line)]
@@ -105,7 +98,7 @@ def _unfenced(text: str) -> str:
             if tries > _MAX_TRIES:
                 return text
             part = "\n".join(lines[start:end])
-            tree = _parse(part)
+            tree = parse_or_none(part)
             if tree is not None and _defined(tree):
                 return part
     return text
@@ -137,7 +130,7 @@ def _is_own_test(node: ast.stmt, checkers: set[str]) -> bool:
 
 def _without_tests(code: str) -> str:
     """Replace tests by `pass`, so that every other line keeps its number."""
-    tree = _parse(code)
+    tree = parse_or_none(code)
     if tree is None:
         return code
     lines = [line.encode() for line in code.split("\n")]

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ from reflexion.evaluators.code import extract_code
 from reflexion.evaluators.process import Finished, in_thread, run
 from reflexion.evaluators.records import Attempt, Evaluation, Task
 from reflexion.evaluators.reports import Outcome, ReportError, read_junit, read_tap
+from reflexion.sandbox.disk import folder_of_a_run
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _LARGEST_REPORT = 16 << 20
@@ -128,7 +128,7 @@ class Command:
         return max(blocks, key=len) if blocks else answer
 
     def _run(self, code: str, stop: threading.Event) -> Evaluation:
-        with tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True) as made:
+        with folder_of_a_run() as made:
             folder = Path(made)
             for path, text in {**self._files, _inside(self._file): code}.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)

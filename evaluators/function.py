@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from langgraph.errors import GraphBubbleUp
 from langsmith.schemas import Example, Run
 
 from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Evaluator, Task
@@ -37,7 +38,11 @@ class Function:
         self._by_position, self._by_name = _parameters(function, self.name)
 
     async def evaluate(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Call the function; whatever it raises, or returns in another form, is no verdict."""
+        """Call the function; whatever it raises, or returns in another form, is no verdict.
+
+        Raises:
+            GraphBubbleUp: the function has interrupted the graph, to ask somebody.
+        """
         values = _values(task, attempt)
         positional = [values[name] for name in self._by_position]
         keywords = {name: values[name] for name in self._by_name}
@@ -49,6 +54,8 @@ class Function:
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
             return self._read(verdict)
+        except GraphBubbleUp:
+            raise
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the run goes on without a verdict
             reason = f"{self.name} failed: {type(error).__name__}: {scrub(str(error))}"
             return Evaluation(score=None, feedback=reason, evaluator=self.name)

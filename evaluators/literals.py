@@ -2,18 +2,16 @@
 
 import ast
 
-from reflexion.sandbox import parse
+from reflexion.sandbox import parse_or_none
 
 
 def read_expression(source: str) -> ast.expr | None:
     """The one expression that a text is; None where it is something else."""
-    if not source.strip():
-        return None
-    try:
-        body = parse(f"({source.strip()}\n)").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    tree = parse_or_none(f"({source.strip()}\n)") if source.strip() else None
+    match tree:
+        case ast.Module(body=[ast.Expr(value=value)]):
+            return value
+    return None
 
 
 def is_literal(node: ast.expr) -> bool:

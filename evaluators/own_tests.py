@@ -8,7 +8,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from reflexion.evaluators.task_text import Example
-from reflexion.sandbox import parse
+from reflexion.sandbox import parse_or_none
 
 MOST_READ, MOST_USED = 24, 10
 """Asserts that are looked at in a reply, and tests of them that are used."""
@@ -101,7 +101,7 @@ def read_tests(reply: str, function: str) -> list[OwnTest]:
 
 def _asserts(reply: str) -> Iterator[ast.Assert]:
     for text in _FENCED.findall(reply) or [reply]:
-        tree = _parse(text)
+        tree = parse_or_none(text)
         statements = [tree] if tree else _statements(text)
         for statement in statements:
             found = [node for node in ast.walk(statement) if isinstance(node, ast.Assert)]
@@ -115,17 +115,10 @@ def _statements(text: str) -> Iterator[ast.Module]:
         if not line.lstrip().startswith("assert "):
             continue
         for end in range(number + 1, min(len(lines), number + _LONGEST_STATEMENT) + 1):
-            tree = _parse("\n".join(lines[number:end]).lstrip())
+            tree = parse_or_none("\n".join(lines[number:end]).lstrip())
             if tree is not None:
                 yield tree
                 break
-
-
-def _parse(text: str) -> ast.Module | None:
-    try:
-        return parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _objection(node: ast.Assert, source: str, function: str) -> str:

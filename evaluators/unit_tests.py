@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reflexion.evaluators.code import extract_code
 from reflexion.evaluators.records import Attempt, Evaluation, Task
-from reflexion.sandbox import Limits, TestResult, Verdict, judge, parse
+from reflexion.sandbox import Limits, TestResult, Verdict, judge, parse_or_none
 
 _SHOWN_FAILURES = 10
 _SHOWN_OUTPUT = 500
@@ -54,9 +54,8 @@ def _with_body(result: TestResult, bodies: Mapping[str, str]) -> TestResult:
 
 def _bodies(tests: str) -> dict[str, str]:
     """The statements of each test function and method, in one line."""
-    try:
-        tree = parse(tests)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_or_none(tests)
+    if tree is None:
         return {}
     owners = [("", tree.body), *((f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef))]
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from reflexion.evaluators.own_tests import OwnTest, OwnTests, counted
 from reflexion.evaluators.task_text import Example
-from reflexion.sandbox import Limits, TestResult, judge
+from reflexion.sandbox import Limits, TestResult, judge, parse
+from reflexion.sandbox.rewrite import renamed
 
 _FALSE = ("None", "False", "0", "''", "()", "[]", "{}")
 _TRUE = ("True", "1", "-1", "'a'", "[0]")
@@ -89,16 +90,8 @@ def _module(examples: Sequence[Example], function: str) -> str:
     )
 
 
-class _Renamed(ast.NodeTransformer):
-    def __init__(self, old: str, new: str) -> None:
-        self._old, self._new = old, new
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._new, node.ctx) if node.id == self._old else node
-
-
 def _renamed(source: str, old: str, new: str) -> str:
-    return ast.unparse(_Renamed(old, new).visit(ast.parse(source)))
+    return ast.unparse(renamed(parse(source), old, new))
 
 
 def _trial(results: Sequence[TestResult]) -> Trial:

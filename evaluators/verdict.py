@@ -90,8 +90,7 @@ class Judged(_Reply):
     """A verdict with a score, all scores converted to 0..1.
 
     Validated with a `Rubric` of several criteria as `context`, the score becomes their weighted mean, as a model's own
-    arithmetic is not relied on. A reply that judges none of them has its overall score alone; one that judges some
-    has to judge each exactly once.
+    arithmetic is not relied on. A reply that does not give each of them a score has its overall score alone.
     """
 
     score: float = Field(ge=0, le=1)
@@ -110,9 +109,9 @@ class Judged(_Reply):
 
     @model_validator(mode="after")
     def _by_the_rubric(self, info: ValidationInfo) -> "Judged":
-        rubric = info.context
-        if isinstance(rubric, Rubric) and len(rubric) > 1 and any(rubric.find(c.name) for c in self.criteria):
-            self.criteria = _each_once(self.criteria, rubric)
+        rubric = info.context if isinstance(info.context, Rubric) else Rubric()
+        if len(rubric) > 1 and len(found := _by_name(self.criteria, rubric)) == len(rubric):
+            self.criteria = [found[criterion.name] for criterion in rubric]
             mean = rubric.mean(criterion.score or 0.0 for criterion in self.criteria)
             if abs(self.score - mean) > _APART + 1e-9:
                 raise ValueError(
@@ -185,22 +184,17 @@ def read_verdict(reply: Reply, rubric: Rubric) -> CriticVerdict:
 _NAMED = {"pass": "passed", "passes": "passed"}
 
 
-def _each_once(given: list[CriterionVerdict], rubric: Rubric) -> list[CriterionVerdict]:
-    """What the critic says of each criterion, in the rubric's order and by its names."""
+def _by_name(given: list[CriterionVerdict], rubric: Rubric) -> dict[str, CriterionVerdict]:
+    """What the critic says of the rubric's criteria, by their names; those without a score are left out."""
     found: dict[str, CriterionVerdict] = {}
     for verdict in given:
         criterion = rubric.find(verdict.name)
-        if criterion is None:
+        if criterion is None or verdict.score is None:
             continue
         if criterion.name in found:
             raise ValueError(f"criterion {criterion.name!r} is judged twice")
-        if verdict.score is None:
-            raise ValueError(f"criterion {criterion.name!r} has no score from {LOWEST} to {HIGHEST}")
         found[criterion.name] = verdict.model_copy(update={"name": criterion.name})
-    missing = [criterion.name for criterion in rubric if criterion.name not in found]
-    if missing:
-        raise ValueError(f"`criteria` has no entry named {missing[0]!r}")
-    return [found[criterion.name] for criterion in rubric]
+    return found
 
 
 def _on_scale(score: float) -> str:

@@ -36,7 +36,8 @@ from reflexion.models import (
 from reflexion.models.embedded import EmbeddedModelError
 from reflexion.nodes import ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Measures
-from reflexion.nodes.evaluator import choose
+from reflexion.nodes.evaluator import EvaluatorReads, choose, judge
+from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Turn
 
 _HOPELESS = frozenset({"auth", "billing", "circuit_open", "not_found"})
@@ -109,7 +110,8 @@ class _Work:
     """Among the examples, from 0."""
     example: Example
     key: str
-    evaluator: Evaluator
+    evaluator: str
+    """Its name."""
     turn: Turn
 
 
@@ -182,7 +184,7 @@ class _Calibrator:
         judge_id = self._judge_id()
         for place, example in enumerate(examples):
             turn = self._turn()
-            evaluator = self._kit.evaluator or choose(example.task, turn)
+            evaluator = _name(self._kit.evaluator or choose(example.task, turn))
             key = _digest(example.key, judge_id)
             if (known := self._file.get(key)) is None:
                 prepared.append(_Work(place, example, key, evaluator, turn))
@@ -280,17 +282,19 @@ class _Calibrator:
         self._tell(verdict)
 
     async def _evaluation(self, work: _Work, attempt: Attempt) -> Evaluation:
-        name = _name(work.evaluator)
+        task = work.example.task
+        spec = TaskSpec(
+            text=task.text, tests=task.tests, expect=task.expect, criteria=list(task.criteria), from_messages=False
+        )
+        state = EvaluatorReads(spec=spec, attempts=[attempt], own_tests=None)
         try:
-            found: object = await work.turn.within_deadline(lambda: work.evaluator.evaluate(work.example.task, attempt))
-            if isinstance(found, Evaluation):
-                return found
-            reason = f"{name} returned {found!r} instead of an Evaluation"
+            found, _ = await work.turn.within_deadline(lambda: judge(state, work.turn))
         except (ModelError, BudgetExhausted, DeadlineExceeded):
             raise
-        except Exception as error:  # noqa: BLE001 - anybody's code; it gave no verdict on this one
-            reason = f"{name} failed: {type(error).__name__}: {error}"
-        return Evaluation(score=None, feedback=scrub(reason), evaluator=name)
+        except Exception as error:  # noqa: BLE001 - it gave no verdict on this one, and may on the others
+            reason = f"{work.evaluator} failed: {type(error).__name__}: {error}"
+            return Evaluation(score=None, feedback=scrub(reason), evaluator=work.evaluator)
+        return found
 
 
 def _name(evaluator: Evaluator | None) -> str:

@@ -66,8 +66,8 @@ class CalibrationReport:
             notes.append(
                 "Several evaluators judged: put each one's examples in a file of their own to tell them apart."
             )
-        if any(verdict.advisory for verdict in self.verdicts):
-            notes.append("The embedded model judged: outside of a calibration its scores are advisory only.")
+        if advisory := sorted({verdict.evaluator for verdict in self.verdicts if verdict.advisory}):
+            notes.append(f"Scores of {', '.join(advisory)} are advisory here: a run learns nothing by them.")
         return notes
 
     def as_json(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class Verdict:
 
     id: str
     key: str
-    """Names what was judged and by what; see `Verdicts`."""
+    """Names what was judged and by what; see `VerdictFile`."""
     truth: bool
     score: float | None
     """0..1; None where there was no verdict."""
@@ -24,7 +24,7 @@ class Verdict:
     feedback: str
     evaluator: str
     advisory: bool
-    """The score is the opinion of a model that praises everything."""
+    """The score is not grounded; see `Evaluation`."""
     duration_s: float
 
 

@@ -59,7 +59,7 @@ async def evaluator(state: EvaluatorReads, turn: Turn) -> Delta:
     elif repeated is not None:
         verdict = _verdict_of(repeated)
     else:
-        verdict, delta = await _judge(state, turn)
+        verdict, delta = await judge(state, turn)
     judged = _record(verdict, turn)
     if repeated is not None:
         judged["repeats"] = repeated["number"]
@@ -82,7 +82,12 @@ def _record(verdict: Evaluation, turn: Turn) -> dict[str, Any]:
     }
 
 
-async def _judge(state: EvaluatorReads, turn: Turn) -> tuple[Evaluation, Delta]:
+async def judge(state: EvaluatorReads, turn: Turn) -> tuple[Evaluation, Delta]:
+    """Ask the evaluators that fit the task about the last attempt.
+
+    Returns:
+        The verdict, and what the state keeps beside it of tests that the model has written.
+    """
     spec, attempt = state["spec"], state["attempts"][-1]
     task = Task(text=spec["text"], tests=spec["tests"], expect=spec["expect"], criteria=spec["criteria"])
     if turn.kit.evaluator is not None:

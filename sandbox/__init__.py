@@ -3,7 +3,7 @@
 from reflexion.sandbox.collect import TestsInvalid, check_tests
 from reflexion.sandbox.judging import judge
 from reflexion.sandbox.layers import Unavailable, available_layers, missing_layers
-from reflexion.sandbox.parsing import parse
+from reflexion.sandbox.parsing import parse, parse_or_none
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "judge",
     "missing_layers",
     "parse",
+    "parse_or_none",
 ]

@@ -1,7 +1,7 @@
 """Which tests a test file holds, found without running it, and the same file rewritten so that each one reports itself.
 
 One test is: an assert outside of functions, an assert inside `check(candidate)`, a call outside of functions of a
-function that asserts, a `test_*` function, or a `test*` method of a test class. The parent counts them and the process
+function that asserts or is called `assert_…`, a `test_*` function, or a `test*` method of a test class. The parent counts them and the process
 that runs them counts again; a test that was collected and did not report is not passed.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from reflexion.sandbox.parsing import parse
-from reflexion.sandbox.rewrite import guarded, spelled_out
+from reflexion.sandbox.parsing import UNPARSABLE, parse
+from reflexion.sandbox.rewrite import guarded, renamed, spelled_out
 
 Kind = Literal["statement", "function", "method", "check"]
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -71,7 +71,7 @@ def collect(source: str, entry: str = "candidate") -> Collection:
     """
     try:
         tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         line = getattr(error, "lineno", None)
         at = f"line {line}: " if line else ""
         raise TestsInvalid(
@@ -136,14 +136,6 @@ def _is_test_class(node: ast.ClassDef) -> bool:
     return node.name.startswith("Test") or any(ast.unparse(base).endswith("TestCase") for base in node.bases)
 
 
-class _Renamed(ast.NodeTransformer):
-    def __init__(self, old: str, new: str) -> None:
-        self.old, self.new = old, new
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.new, node.ctx) if node.id == self.old else node
-
-
 class _Rewriter(ast.NodeTransformer):
     """Walks the file once: where an assert is a test of its own it is guarded and numbered."""
 
@@ -181,7 +173,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _renamed(self, node: ast.AST) -> ast.AST:
         copied = copy.deepcopy(node)
-        return _Renamed(self._parameter, self._entry).visit(copied) if self._parameter else copied
+        return renamed(copied, self._parameter, self._entry) if self._parameter else copied
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         return self._function(node)
@@ -226,7 +218,7 @@ class _Rewriter(ast.NodeTransformer):
             return ast.Pass()
         if self._check and called in ("check", self.check_caller):
             self.calls_check = True
-        if called in self._asserting:
+        if called in self._asserting or called.rpartition(".")[2].startswith("assert_"):
             return guarded(self._number(self._shown(node.value)), [node])
         return node
 

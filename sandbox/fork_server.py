@@ -112,7 +112,11 @@ class WarmProcess:
         with job_file(job) as file:
             reply = server.request({"start": list(descriptors)}, (file, output, *descriptors.values()))
         self.pid: int = reply["pid"]
-        self._handle = os.pidfd_open(self.pid)
+        try:
+            self._handle = os.pidfd_open(self.pid)
+        except OSError:
+            server.close()  # ends what has just been forked, which nothing else could end now
+            raise
 
     def ended(self, patience_s: float) -> bool:
         """Wait a little for it to end by itself; it is not reaped yet."""

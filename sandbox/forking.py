@@ -53,8 +53,10 @@ def serve(descriptor: int) -> None:
 def _become(names: list[str], job_file: int, output: int, *descriptors: int, parent: int) -> None:
     """Make of a forked process what `Child` would have started afresh."""
     os.setsid()
-    for standard in (1, 2):
-        os.dup2(output, standard)
+    nothing = os.open(os.devnull, os.O_RDONLY)  # what is inherited is shared: flags and locks would outlive the process
+    for standard, opened in ((0, nothing), (1, output), (2, output)):
+        os.dup2(opened, standard)
+    os.close(nothing)
     os.close(output)
     with os.fdopen(job_file, encoding="ascii") as file:
         job: dict[str, Any] = json.load(file)

@@ -11,7 +11,7 @@ from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
 from reflexion.sandbox.layers import Unavailable, layers_for
 from reflexion.sandbox.pair import Ending, run_pair
-from reflexion.sandbox.parsing import parse
+from reflexion.sandbox.parsing import parse_or_none
 from reflexion.sandbox.records import Limits, TestResult, Verdict
 
 _STARVED = 0.2
@@ -79,10 +79,8 @@ def _needs_entry(collection: Collection) -> bool:
 
 def _last_function(candidate: str) -> str:
     """Name the last function of the candidate, else its last class; one that replaces a builtin only if need be."""
-    try:
-        body = parse(candidate).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
+    tree = parse_or_none(candidate)
+    body = tree.body if tree else []
     names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     likely = [name for name in names if not hasattr(builtins, name) and name not in ("main", "check")]
     classes = [node.name for node in body if isinstance(node, ast.ClassDef)]

@@ -49,6 +49,8 @@ def standard_name(value: Any) -> str | None:
 def by_name(name: str) -> Any:
     """Find what `standard_name` named, or None; its module must be loaded already."""
     module, _, path = name.partition(":")
+    if module.split(".")[0] not in sys.stdlib_module_names:  # such as our own, whose exceptions would be obeyed
+        return None
     if module == "types" and path in _UNNAMED_TYPES:
         return _UNNAMED_TYPES[path]
     found: Any = sys.modules.get(module)

@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import selectors
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any
 
 from reflexion.sandbox.capture import HeadAndTail
 from reflexion.sandbox.child import Child, child_limits
-from reflexion.sandbox.disk import holds_more_than
+from reflexion.sandbox.disk import folder_of_a_run, holds_more_than
 from reflexion.sandbox.fork_server import ForkServer, fork_server
 from reflexion.sandbox.packages import locate
 from reflexion.sandbox.records import Limits
@@ -26,10 +25,15 @@ from reflexion.sandbox.starting import NEEDED_BY_CANDIDATE, NEEDED_BY_TESTER
 _FLOOD = 256
 """Output beyond this many times what is kept ends the run: reading on would only cost time."""
 
+_MOST_VERDICT_BYTES = 32 << 20
+
 _LOOK_UP_S = 0.1
 """Seconds between looks at whether the run is to be stopped."""
 
 _LOOK_AT_DISK_S = 0.5
+_THREADS = 1000
+"""Threads that a process may have: the machine runs out of them long before the process is out of memory."""
+
 _FILES = 8
 """Full files that the folder of a run may hold."""
 
@@ -71,23 +75,28 @@ class Ending:
 class _VerdictLines:
     token: str
     ending: Ending
+    seen: int = 0
+    """Bytes so far."""
+
     _pending: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> None:
+        self.seen += len(data)
         self._pending += data
         if b"\n" not in data:
             return
         *lines, self._pending = self._pending.split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError, AttributeError):
-                message = json.loads(line)
-                if not secrets.compare_digest(str(message.pop("token", "")), self.token):
-                    continue
-                self.ending.started = True
-                if "now" in message:
-                    self.ending.under_way = message["now"]
-                else:
-                    self.ending.verdict = message
+            token, _, text = line.partition(b" ")
+            if token == self.token.encode():  # else the tests have written there, whatever it is
+                self._note(json.loads(text))
+
+    def _note(self, message: dict[str, Any]) -> None:
+        self.ending.started = True
+        if "now" in message:
+            self.ending.under_way = message["now"]
+        else:
+            self.ending.verdict = message
 
 
 def run_pair(
@@ -118,7 +127,7 @@ def run_pair(
     # What packages import, threads among it, need not survive a fork.
     server = fork_server(layers) if warm and not limits.packages else None
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reflexion-", ignore_cleanup_errors=True))
+        folder = stack.enter_context(folder_of_a_run())
         started = time.monotonic()
         pair = _Pair(candidate, tests, entry, limits, layers, Path(folder), server, stack)
         ending = Ending()
@@ -171,14 +180,16 @@ class _Pair:
             )
             stack.callback(self._tester.close)
         verdict_writer.close()
-        self._next_look = time.monotonic() + _LOOK_AT_DISK_S
+        now = time.monotonic()
+        self._look_at_threads, self._look_at_disk = now + _LOOK_UP_S, now + _LOOK_AT_DISK_S
         self._output = HeadAndTail(limits.output_bytes)
         self._tester_output = HeadAndTail(4096)
 
     def watch(self, ending: Ending, deadline: float, stop: threading.Event) -> None:
         """Read what comes until the tests' process is done, and a little longer for the candidate's last output."""
+        lines = _VerdictLines(self._token, ending)
         feeds: dict[int, Callable[[bytes], None]] = {
-            self._verdict.fileno(): _VerdictLines(self._token, ending).feed,
+            self._verdict.fileno(): lines.feed,
             self._candidate.output.fileno(): self._output.feed,
             self._tester.output.fileno(): self._tester_output.feed,
         }
@@ -189,7 +200,7 @@ class _Pair:
                 left = deadline - time.monotonic()
                 ending.wall_timeout = left <= 0 and ending.verdict is None
                 ending.cancelled = stop.is_set()
-                ending.flooded = self._flooded()
+                ending.flooded = self._flooded(lines.seen)
                 if left <= 0 or ending.cancelled or ending.flooded:
                     return
                 for key, _ in selector.select(min(left, _LOOK_UP_S)):
@@ -200,11 +211,18 @@ class _Pair:
                         if key.fd == self._verdict.fileno():
                             deadline = min(deadline, time.monotonic() + _GRACE_S)
 
-    def _flooded(self) -> str:
+    def _flooded(self, verdict_bytes: int) -> str:
         if self._output.seen > self._limits.output_bytes * _FLOOD:
             return "it printed without end"
-        if time.monotonic() > self._next_look:
-            self._next_look = time.monotonic() + _LOOK_AT_DISK_S
+        if verdict_bytes > _MOST_VERDICT_BYTES:
+            return "the tests wrote without end where only their verdict belongs"
+        now = time.monotonic()
+        if now > self._look_at_threads:
+            self._look_at_threads = now + _LOOK_UP_S
+            if max(self._candidate.threads(), self._tester.threads()) > _THREADS:
+                return "it started threads without end"
+        if now > self._look_at_disk:
+            self._look_at_disk = now + _LOOK_AT_DISK_S
             if holds_more_than(self._folder, _FILES * self._limits.file_mb << 20):
                 return "it filled its folder"
         return ""

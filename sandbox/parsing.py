@@ -24,3 +24,15 @@ def parse(source: str) -> ast.Module:
         except (SystemError, RecursionError):
             continue
     return ast.parse(source)
+
+
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `parse` raises for source that is no Python."""
+
+
+def parse_or_none(source: str) -> ast.Module | None:
+    """Parse a module; None where it is no Python."""
+    try:
+        return parse(source)
+    except UNPARSABLE:
+        return None

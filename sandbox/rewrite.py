@@ -46,5 +46,19 @@ def spelled_out(node: ast.Assert, shown: str) -> list[ast.stmt]:
     return [ast.copy_location(statement, node) for statement in statements]
 
 
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, old: str, new: str) -> None:
+        self._old, self._new = old, new
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._new, node.ctx) if node.id == self._old else node
+
+
+def renamed(tree: ast.AST, old: str, new: str) -> ast.AST:
+    """Let each use of a name be one of another; changes the tree."""
+    made: ast.AST = _Renamed(old, new).visit(tree)
+    return made
+
+
 def _read(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())

@@ -171,8 +171,9 @@ _LOAD, _EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
 _CLONE_THREAD = 0x00010000
 _TERMINAL_AND_PIPE_QUERIES = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: what CPython asks of its own descriptors."""
-_SIGNALS_BY_DESCRIPTOR = (8, 10, 15)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: they make the kernel signal another process."""
+_FCNTL = (*range(8), 1030)
+"""From F_DUPFD to F_SETLKW, and F_DUPFD_CLOEXEC. Others make the kernel signal another process (F_SETOWN), have whoever
+opens a library wait (F_SETLEASE), leave a mark on a file (F_SET_RW_HINT) or take much of its memory (F_SETPIPE_SZ)."""
 _THREAD_NAME = (15, 16)
 """PR_SET_NAME, PR_GET_NAME."""
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE_MASK = 1, 1, 0xF
@@ -202,7 +203,7 @@ def _checks(pid: int) -> dict[str, list[_Instruction]]:
         "prlimit64": _one_of(0, (0, pid), **own),
         "prctl": _one_of(0, _THREAD_NAME, **own),
         "ioctl": _one_of(1, _TERMINAL_AND_PIPE_QUERIES, **own),
-        "fcntl": _one_of(1, _SIGNALS_BY_DESCRIPTOR, then=_EPERM, otherwise=_ALLOW),
+        "fcntl": _one_of(1, _FCNTL, **own),
         # asyncio wakes its loop through a pair; a datagram pair could send to any named socket
         "socketpair": [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), (_RETURN, 0, 0, _EPERM), *stream_pair],
     }

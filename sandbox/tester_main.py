@@ -27,7 +27,7 @@ def main(job: dict[str, Any]) -> None:
     """
 
     def report(message: dict[str, Any]) -> None:
-        view = memoryview((json.dumps({"token": job["token"], **message}) + "\n").encode("ascii"))
+        view = memoryview(f"{job['token']} {json.dumps(message)}\n".encode("ascii"))
         while view:
             view = view[os.write(job["verdict"], view) :]
 

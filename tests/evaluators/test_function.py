@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from langgraph.errors import GraphInterrupt
 
 from reflexion.evaluators import Evaluation, Function, Match, Task, as_evaluator
 
@@ -139,6 +140,18 @@ async def test_an_exception_is_no_verdict_and_shows_no_key(is_async):
     verdict = await judge(fails_later if is_async else fails)
     assert verdict.score is None
     assert "RuntimeError: no access with [key]" in verdict.feedback
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_may_interrupt_the_graph_to_ask_somebody(is_async):
+    def asks(answer):
+        raise GraphInterrupt
+
+    async def asks_later(answer):
+        asks(answer)
+
+    with pytest.raises(GraphInterrupt):
+        await judge(asks_later if is_async else asks)
 
 
 def test_names_are_those_that_people_know():

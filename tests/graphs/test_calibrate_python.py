@@ -109,6 +109,23 @@ async def test_each_request_is_a_line_of_the_ledger(sqlite_url):
     assert sum(line["prompt_tokens"] + line["completion_tokens"] for line in lines) == report.usage.tokens > 0
 
 
+async def test_tests_that_the_model_writes_are_calibrated_where_a_run_would_use_them():
+    task = "Write double(n), which gives twice n."
+    answers = {"def double(n): return n * 2": True, "def double(n): return n * 3": False}
+    examples = [make_example(task, answer, truth) for answer, truth in answers.items()]
+    async with FakeOpenAI() as server:
+        server.default("m", "assert double(2) == 4\nassert double(5) == 10")
+        report = await calibrate(
+            examples,
+            Settings(model="m", generate_tests=True, test_timeout_s=60),
+            connection=ConnectionSettings(base_url=server.base_url, api_key="any"),
+            database_url="memory://",
+        )
+    assert report.evaluators == {"generated_tests": 2}
+    assert [verdict.score for verdict in report.verdicts] == [1, 0]
+    assert "Scores of generated_tests are advisory here: a run learns nothing by them." in report.notes
+
+
 async def test_no_concurrency_is_refused():
     with pytest.raises(ConfigurationError, match="concurrency 0"):
         await measured(lambda answer: True, concurrency=0)

@@ -111,6 +111,22 @@ def test_no_way():
     assert verdict.passed, verdict
 
 
+@pytest.mark.parametrize("own", ["reflexion.sandbox.wire:PeerGone", "reflexion.sandbox.outcome:Failure"])
+async def test_an_exception_that_passes_itself_off_as_the_judges_own_fails_its_test_only(own):
+    code = f"""
+import sys
+class Odd(BaseException): pass
+objects = sys.modules["reflexion.sandbox.objects"]
+known = objects.standard_name
+objects.standard_name = lambda value: {own!r} if value is Odd else known(value)
+def f(n):
+    if n: raise Odd
+    return 1
+"""
+    verdict = await judge(code, "assert f(1) == 1\nassert f(0) == 1", limits=PATIENT)
+    assert [(result.passed, result.message[:3]) for result in verdict.results] == [(False, "Odd"), (True, "")], verdict
+
+
 async def test_nothing_is_left_over_from_the_attempt_before():
     first = "import builtins\ndef extra(): return 1\nbuiltins.extra = extra\ndef f(): return extra()"
     second = "def f(): return extra()"

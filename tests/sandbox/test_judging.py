@@ -83,6 +83,10 @@ assert not add(1, 0)
         ),
         ("def check(f):\n    assert f(0, 1) == 1\ndef test_check():\n    check(add)", ["assert add(0, 1) == 1"]),
         ("def same(a, b):\n    assert add(a, 0) == b\nsame(1, 1)\nsame(2, 2)", ["same(1, 1)", "same(2, 2)"]),
+        (
+            "def assert_same(a, b):\n    if a != b: raise AssertionError\nassert_same(add(1, 1), 2)",
+            ["assert_same(add(1, 1), 2)"],
+        ),
         ("class TestAdd:\n    def test_a(self): assert add(1, 1) == 2", ["TestAdd.test_a"]),
         ("from solution import add as plus\nassert plus(1, 1) == 2", ["assert plus(1, 1) == 2"]),
         ("from my.own.module import *\nassert add(1, 1) == 2", ["assert add(1, 1) == 2"]),
@@ -206,6 +210,31 @@ async def test_a_test_that_swallows_everything_does_not_hide_a_dead_candidate():
     assert (await judge("def f(): raise ValueError", tests, limits=PATIENT)).passed
     verdict = await judge("import os\ndef f(): os._exit(0)", tests, limits=PATIENT)
     assert (verdict.state, verdict.passed) == ("crashed", False)
+
+
+WRITES_BESIDE_THE_VERDICT = """
+import os
+def is_open(number):
+    try: os.fstat(number)
+    except OSError: return False
+    return True
+verdict = max(filter(is_open, range(64)))
+assert add(1, 2) == 3
+"""
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"token": "é"}', '{"token": 1}', "5", "[" * 60_000, "é", " {}"])
+async def test_what_the_tests_write_beside_their_verdict_is_not_read(line):
+    tests = f"{WRITES_BESIDE_THE_VERDICT}os.write(verdict, {line + chr(10)!r}.encode())"
+    verdict = await judge(ADD, tests, limits=PATIENT)
+    assert verdict.passed, verdict
+
+
+async def test_tests_that_write_without_end_where_their_verdict_belongs_are_ended():
+    tests = f"{WRITES_BESIDE_THE_VERDICT}while True: os.write(verdict, b'x' * 65_536)"
+    verdict = await judge(ADD, tests, limits=PATIENT)
+    assert (verdict.state, verdict.passed) == ("crashed", False)
+    assert "without end" in verdict.message
 
 
 async def test_the_entry_is_given_or_the_last_function():

@@ -1,8 +1,11 @@
 """The parts that can be tried without a process: the seccomp program, kept output, the count of a folder's content."""
 
+import contextlib
 import gc
+import os
 import re
 import struct
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from reflexion.sandbox import parse, syscalls
 from reflexion.sandbox.capture import HeadAndTail
-from reflexion.sandbox.disk import holds_more_than
+from reflexion.sandbox.disk import folder_of_a_run, holds_more_than
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -75,6 +78,9 @@ def number(machine: str, name: str) -> int:
         ("fcntl", (3, 8), EPERM),
         ("fcntl", (3, 10), EPERM),
         ("fcntl", (3, 15), EPERM),
+        ("fcntl", (3, 1024), EPERM),
+        ("fcntl", (3, 1030), ALLOW),
+        ("fcntl", (3, 1031), EPERM),
         ("socketpair", (1, 1 | 0x80000), ALLOW),
         ("socketpair", (1, 2), EPERM),
         ("socketpair", (2, 1), EPERM),
@@ -129,6 +135,26 @@ def test_kept_output_is_the_head_and_the_tail(chunks, limit):
         assert text.endswith(data[-half:].decode("utf-8", "replace"))
         assert f"{len(data) - 2 * half:,} bytes left out" in text
     assert text.encode("utf-8").decode("utf-8") == text
+
+
+def test_a_folder_of_a_run_goes_with_all_below_it_and_nothing_that_its_links_lead_to(tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with folder_of_a_run() as folder:
+        for name in ("a", "b"):
+            (Path(folder) / name / "below").mkdir(parents=True)
+            (Path(folder) / name / "below" / "file").touch()
+            (Path(folder) / name / "link").symlink_to(outside)
+        (Path(folder) / "b" / "below").chmod(0o500)
+        (Path(folder) / "a").chmod(0)
+        with contextlib.chdir(folder):
+            for _ in range(1200):
+                Path("d").mkdir()
+                os.chdir("d")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["outside"]
+    assert (outside / "kept").exists()
 
 
 def test_a_folder_is_counted_with_all_below_it(tmp_path):

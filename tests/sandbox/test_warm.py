@@ -1,6 +1,7 @@
 """Processes forked for each judgement: nothing passes from one to the next, and none outlives its parent."""
 
 import asyncio
+import errno
 import os
 import select
 import signal
@@ -90,6 +91,19 @@ async def test_a_killed_server_is_replaced():
     assert own_fork_server().pid != before.pid
 
 
+async def test_a_forked_process_that_cannot_be_held_is_ended_and_another_started_cold(monkeypatch):
+    def full(pid: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
+    server = own_fork_server()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pidfd_open", full)
+        assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
+    assert server.gone
+    assert gone(server.pid)
+
+
 async def test_a_server_that_is_killed_during_a_judgement_is_not_the_candidates_fault():
     assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
     server = own_fork_server().pid
@@ -143,10 +157,20 @@ os.environ["mark"] = "x"
 sys.path.insert(0, "/mark")
 open("mark", "w").close()
 def found(): return seen, len(descriptors)
+import fcntl
+flags, free = fcntl.fcntl(0, fcntl.F_GETFL), True
+nothing = os.open("/dev/null", os.O_RDWR)
+try: fcntl.flock(nothing, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError: free = False
+fcntl.flock(nothing, fcntl.LOCK_UN)
+fcntl.flock(0, fcntl.LOCK_EX)
+fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+def unmarked(): return free and not flags & os.O_NONBLOCK
 def number(): return random.random()
 """
-    tests = "assert found() == ([], 5)\nassert number() == -1"
+    tests = "assert found() == ([], 5)\nassert number() == -1\nassert unmarked()"
     verdicts = [await judge(code, tests, limits=PATIENT) for _ in range(3)]
-    assert [verdict.results[0] for verdict in verdicts] == [verdicts[0].results[0]] * 3
-    assert verdicts[0].results[0].passed, verdicts[0]
+    for verdict in verdicts:
+        assert verdict.results[0].passed, verdict
+        assert verdict.results[2].passed, verdict
     assert len({verdict.results[1].got for verdict in verdicts}) == 3
