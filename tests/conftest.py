@@ -1,6 +1,7 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
 REDIS_VARIABLE = "REFLEXION_TEST_REDIS"
+
+# Tests start a hundred interpreters: without caches each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture
