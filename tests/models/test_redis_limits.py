@@ -148,7 +148,7 @@ def test_two_processes_together_never_exceed_one_bucket(start, redis_url, prefix
         outputs = [process.communicate(timeout=60)[0].split() for process in both]
     assert [len(output) for output in outputs] == [100, 100]
     assert len(watch.granted) == 200
-    # MONITOR tells the moment before a command begins: the margin is what 50 ms refill, should Redis have to wait there.
+    # MONITOR tells the moment before a command begins: the margin is what 50 ms refill, should Redis wait there.
     per_s = Limits(**limits)
     requests = [(when, 1) for when, _ in watch.granted]
     assert most_over(requests, per_s.requests.per_s, 5) <= 0.05 * per_s.requests.per_s
