@@ -37,10 +37,3 @@ class Clock:
     async def sleep(self, seconds):
         self.now += seconds
         await asyncio.sleep(0)
-
-
-def leap(seconds):
-    """Put the running loop's clock forward, and so all its timers."""
-    loop = asyncio.get_running_loop()
-    now = loop.time
-    loop.time = lambda: now() + seconds

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from endpoint import PROMPT, VERDICT
-from guards import STREAMED, Clock, all_but, kinds, leap, together
+from guards import STREAMED, Clock, all_but, kinds, together
+from loop_time import leap
 
 from reflexion.models import (
     Breaker,
