@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-import uuid
 
 import pytest
 from redis.asyncio import Redis
@@ -80,11 +79,6 @@ class Process:
     def die(self):
         self.process.kill()
         self.process.communicate()
-
-
-@pytest.fixture
-def prefix():
-    return f"test:{uuid.uuid4()}"
 
 
 @pytest.fixture(scope="module")

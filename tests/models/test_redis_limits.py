@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import uuid
 
 import ormsgpack
 import pytest
@@ -37,7 +36,8 @@ async def one(limit, plan, run):
 async def main():
     plan = json.loads(sys.argv[1])
     clock = plan["clock"] and (lambda: float(Path(plan["clock"]).read_text()))
-    backend = RedisBuckets(plan["url"], prefix=plan["prefix"], lease_s=plan["lease_s"], clock=clock)
+    about = {"prefix": plan["prefix"], "lease_s": plan["lease_s"], "patience_s": 60}
+    backend = RedisBuckets(plan["url"], **about, clock=clock)
     limit = RateLimit(Limits(**plan["limits"]), backend=backend)
     await backend.withdraw(("http://warm", "up"), Limits(), "me")
     print("ready", flush=True)
@@ -46,15 +46,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-def prefix(redis_url):
-    name = f"test:{uuid.uuid4().hex}"
-    yield name
-    with redis.Redis.from_url(redis_url) as client:
-        for key in client.scan_iter(match=f"{name}*"):
-            client.delete(key)
 
 
 @pytest.fixture
@@ -233,7 +224,7 @@ async def guards(redis_url, prefix):
     backends = []
 
     def make(clock=None, **limits):
-        backends.append(Told(redis_url, prefix=prefix, clock=clock))
+        backends.append(Told(redis_url, prefix=prefix, patience_s=60, clock=clock))
         backends[-1].refused = asyncio.Event()
         return RateLimit(Limits(**limits), backend=backends[-1])
 
@@ -363,7 +354,7 @@ async def test_a_cancelled_call_settles_in_redis(guards):
 
 async def test_leases_are_renewed_again_after_a_pause(redis_url, prefix, slots):
     log, end = [], asyncio.Event()
-    backends = [RedisBuckets(redis_url, prefix=prefix, lease_s=1.5, clock=slots.read) for _ in range(2)]
+    backends = [RedisBuckets(redis_url, prefix=prefix, lease_s=1.5, patience_s=60, clock=slots.read) for _ in range(2)]
     one, two = (RateLimit(Limits(concurrency=1), backend=backend) for backend in backends)
 
     async def stay():
@@ -388,7 +379,7 @@ async def test_leases_are_renewed_again_after_a_pause(redis_url, prefix, slots):
 async def test_a_taking_that_is_repeated_takes_nothing_more(redis_url, prefix):
     limits, backend = (
         Limits(requests_per_minute=1, burst_requests=5, concurrency=2),
-        RedisBuckets(redis_url, prefix=prefix),
+        RedisBuckets(redis_url, prefix=prefix, patience_s=60),
     )
     key, claim = ("http://one/v1", "m"), Claim(id="a", by="me", tokens=0)
     answers = [await backend.take(key, limits, claim) for _ in range(3)]
@@ -436,7 +427,7 @@ async def test_a_reply_is_kept_when_redis_is_lost_meanwhile(guards, caplog, unus
 
 
 def test_one_backend_serves_one_event_loop_after_another(redis_url, prefix):
-    backend = RedisBuckets(redis_url, prefix=prefix)
+    backend = RedisBuckets(redis_url, prefix=prefix, patience_s=60)
     limit = RateLimit(Limits(concurrency=1), backend=backend)
     log = []
 
