@@ -27,6 +27,7 @@ def chat_openai(connection: ConnectionSettings, base_url: str, key: str, name: s
         timeout=timeout,
         max_retries=0,
         stream_usage=True,
+        stream_chunk_timeout=None,
         # LangChain would take some model names to another path than every compatible endpoint has.
         use_responses_api=False,
     )
@@ -49,7 +50,11 @@ def for_this_loop(model: BaseChatModel) -> tuple[BaseChatModel, Close]:
 
 
 def without_retries(model: BaseChatModel, **options: Any) -> BaseChatModel:
-    """A copy with the retries of its SDK switched off; the model itself where it has no OpenAI SDK."""
+    """A copy with the retries of its SDK switched off; the model itself where it has no OpenAI SDK.
+
+    LangChain's own limit for a stream's pieces is switched off too, unless the caller set it: ours bound the whole
+    call, and until Python 3.12 its `asyncio.wait_for` may lose a cancellation, and with it a run's deadline.
+    """
     from langchain_openai import ChatOpenAI  # noqa: PLC0415 - slow to import
 
     from reflexion.models.chat_openai import CarefulChatOpenAI  # noqa: PLC0415
@@ -60,6 +65,8 @@ def without_retries(model: BaseChatModel, **options: Any) -> BaseChatModel:
     mended: Any = model.model_copy()
     if type(mended) is ChatOpenAI:
         mended.__class__ = CarefulChatOpenAI
+    if "stream_chunk_timeout" not in mended.model_fields_set:
+        mended.stream_chunk_timeout = None
     mended.root_async_client = sdk.with_options(max_retries=0, **options)
     mended.async_client = mended.root_async_client.chat.completions
     return mended  # type: ignore[no-any-return]

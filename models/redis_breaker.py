@@ -96,7 +96,7 @@ class RedisCircuits:
         Raises:
             RedisError, OSError, TimeoutError: Redis gives no answer.
         """
-        names = [name async for name in self._connected().redis.scan_iter(match=f"{self._prefix}:*")]
+        names = [name async for name in self._connected().redis.scan_iter(match=f"{self._prefix}:*", count=1000)]
         keys = [cast("Key", tuple(json.loads(name.decode().removeprefix(f"{self._prefix}:")))) for name in names]
         return [(await self._step(key, "look")).after for key in sorted(keys)]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from reflexion.testing.wire import Connection, Request
 
-_START_STOP_S = 10.0
+_START_STOP_S = 60.0
 
 T = TypeVar("T")
 Answer: TypeAlias = Callable[[Connection, Request], Coroutine[Any, Any, bool]]

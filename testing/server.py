@@ -92,7 +92,7 @@ class FakeOpenAI(Startable):
         """The largest number of requests that were unanswered at one moment."""
         return self._peak
 
-    def wait_for(self, model: str, count: int = 1, *, timeout_s: float = 10.0) -> list[Recorded]:
+    def wait_for(self, model: str, count: int = 1, *, timeout_s: float = 60.0) -> list[Recorded]:
         """Block until `count` requests of `model` have arrived, and return all that have.
 
         Raises:
@@ -101,9 +101,9 @@ class FakeOpenAI(Startable):
         """
         arrived = self._listener.submit(lambda: self._arrived(model, count, timeout_s))
         # The second limit is for a server whose loop is busy, for example with a script that blocks.
-        return arrived.result(2 * timeout_s + 1)
+        return arrived.result(2 * timeout_s + 10)
 
-    async def wait_for_async(self, model: str, count: int = 1, *, timeout_s: float = 10.0) -> list[Recorded]:
+    async def wait_for_async(self, model: str, count: int = 1, *, timeout_s: float = 60.0) -> list[Recorded]:
         """`wait_for` for callers that have an event loop to keep going."""
         return await asyncio.wrap_future(self._listener.submit(lambda: self._arrived(model, count, timeout_s)))
 

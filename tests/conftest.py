@@ -1,6 +1,7 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
 REDIS_VARIABLE = "REFLEXION_TEST_REDIS"
+
+# Tests start a hundred interpreters: without caches each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture
@@ -29,11 +34,23 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture
 def redis_url() -> str:
-    """The server that REFLEXION_TEST_REDIS names. It is shared: tests use keys of their own."""
+    """The server that REFLEXION_TEST_REDIS names. It is shared: tests use keys of their own, with `prefix`."""
     url = os.environ.get(REDIS_VARIABLE)
     if not url:
         pytest.skip(f"{REDIS_VARIABLE} names no Redis server (redis://127.0.0.1:port/0)")
     return url
+
+
+@pytest.fixture
+def prefix(redis_url: str) -> Iterator[str]:
+    """What the names of a test's own keys in Redis begin with; these are deleted afterwards."""
+    import redis
+
+    name = f"test:{uuid.uuid4().hex}"
+    yield name
+    with redis.Redis.from_url(redis_url) as client:
+        for key in client.scan_iter(match=f"{name}*", count=1000):
+            client.delete(key)
 
 
 @pytest.fixture

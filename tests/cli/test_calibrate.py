@@ -246,9 +246,9 @@ def test_an_interrupt_reports_what_is_finished(server, tmp_path):
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    server.wait_for("m", 3, timeout_s=60)
+    server.wait_for("m", 3, timeout_s=100)
     process.send_signal(signal.SIGINT)
-    stdout, error = process.communicate(timeout=60)
+    stdout, error = process.communicate(timeout=100)
     assert process.returncode == 130, error
     result = json.loads(stdout)
     assert (result["stop_reason"], result["judged"], result["usage"]["requests"]) == ("cancelled", 2, 3)

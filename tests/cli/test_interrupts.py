@@ -25,9 +25,9 @@ def test_an_interrupt_ends_the_run_with_its_best_attempt(server, tmp_path, monke
     server.script("m", "Answer: 401", LESSON)
     server.hold("planner-m")
     process = start(server, tmp_path, "What is 17 * 23?", "--expect", "num:391", "--json")
-    server.wait_for("planner-m", 1, timeout_s=60)
+    server.wait_for("planner-m", 1, timeout_s=100)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=100)
     result = json.loads(out)
     assert process.returncode == 130
     assert result["stop_reason"] == "cancelled"
@@ -41,12 +41,12 @@ def test_a_killed_run_goes_on_where_it_was(server, tmp_path):
     server.hold("m")
     arguments = ["What is 17 * 23?", "--expect", "num:391", "--thread", "t", "--json"]
     process = start(server, tmp_path, *arguments)
-    server.wait_for("m", 1, timeout_s=60)
+    server.wait_for("m", timeout_s=100)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=100)
     server.release("m")
     again = start(server, tmp_path, *arguments)
-    out, error = again.communicate(timeout=60)
+    out, error = again.communicate(timeout=100)
     assert again.returncode == 0, error
     assert json.loads(out)["passed"] is True
     assert server.count == 1 + 4  # the call in flight, and actor, reflector, planner, actor
@@ -57,14 +57,14 @@ def test_a_busy_thread_is_said_in_one_line(server, tmp_path):
     server.hold("m")
     arguments = ["What is 17 * 23?", "--expect", "num:391", "--thread", "t", "--json"]
     first = start(server, tmp_path, *arguments)
-    server.wait_for("m", 1, timeout_s=60)
+    server.wait_for("m", timeout_s=100)
     second = start(server, tmp_path, *arguments)
-    _, error = second.communicate(timeout=60)
+    _, error = second.communicate(timeout=100)
     assert second.returncode == 2
     assert "busy" in error
     assert len(error.strip().splitlines()) == 1
     server.release("m")
-    out, _ = first.communicate(timeout=60)
+    out, _ = first.communicate(timeout=100)
     assert json.loads(out)["passed"] is True
     assert server.count == 1
 
@@ -73,6 +73,6 @@ def test_a_terminal_that_knows_no_umlauts_costs_no_answer(server, tmp_path, monk
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     server.default("m", "Köln – schön")
     process = start(server, tmp_path, "Where?", "--expect", "Köln – schön")
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=100)
     assert process.returncode == 0, error
     assert "sch\\xf6n" in out

@@ -101,7 +101,7 @@ def at_a_terminal(arguments, keys, environment):
                 asked = True
                 os.write(controller, keys.encode() or b"\x04")
         printed = process.stdout.read().decode()
-        return shown.decode(errors="replace"), process.wait(timeout=60), printed
+        return shown.decode(errors="replace"), process.wait(timeout=100), printed
     finally:
         process.kill()
         process.stdout.close()

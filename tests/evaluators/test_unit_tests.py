@@ -105,9 +105,9 @@ async def test_code_that_cannot_be_used_scores_zero_with_the_reason(answer, told
 
 
 async def test_a_timeout_says_how_long_was_allowed_and_of_what():
-    wall = await evaluate("import time\ndef add(a, b): time.sleep(600)", limits=Limits(wall_s=1))
+    wall = await evaluate("import time\ndef add(a, b): time.sleep(600)", limits=Limits(wall_s=3))
     assert wall.score == 0
-    assert "1 s of wall time" in wall.feedback
+    assert "3 s of wall time" in wall.feedback
     assert "add(1, 2) == 3" in wall.feedback
     cpu = await evaluate("def add(a, b):\n    while True: pass", limits=Limits(wall_s=40, cpu_s=1))
     assert cpu.score == 0

@@ -36,7 +36,7 @@ ALL = {"actor": 12, "critic": 12, "reflector": 11, "planner": 11}
 def test_a_constant_score_takes_exactly_the_attempts_allowed_where_langgraphs_default_is_25(bench, how):
     environment = os.environ | {"LANGGRAPH_DEFAULT_RECURSION_LIMIT": "25"}
     arguments = [sys.executable, "-c", SCRIPT, bench.server.base_url, how, bench.url]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=100)
     assert (done.stdout, done.stderr) == ("max_attempts\n", "")
     assert bench.counts() == ALL
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from broken_off import TASK, Child
 from loop_bench import BAD, GOOD, ROLES, Bench
+from loop_time import leap
 
 from reflexion.memory import open_persistence
 from reflexion.models import Usage, as_call
@@ -24,7 +25,7 @@ def kill_in(bench: Bench, role: str, *, slow: str = "") -> None:
         if slow:
             assert child.says() == "held"
         else:
-            bench.server.wait_for(f"{role}-m", sent + 1, timeout_s=30)
+            bench.server.wait_for(f"{role}-m", sent + 1, timeout_s=100)
     finally:
         child.kill()
     bench.server.release(f"{role}-m")
@@ -167,8 +168,11 @@ async def test_a_run_that_is_broken_off_leaves_no_pending_line_and_pays_for_it_w
 async def test_a_call_that_hangs_is_given_up_repeated_and_in_it(bench, fault, stream):
     bench.server.script("actor-m", fault, "an answer")
     bench.server.script("critic-m", GOOD)
-    async with bench.agent(connection={"call_timeout_s": 0.5, "max_retries": 1}) as agent:
-        result = await agent.run(TASK, thread="t", stream=stream)
+    async with bench.agent(connection={"call_timeout_s": 60, "max_retries": 1}) as agent:
+        running = asyncio.create_task(agent.run(TASK, thread="t", stream=stream))
+        await bench.server.wait_for_async("actor-m")
+        leap(61)
+        result = await running
         calls, lines = await calls_and_lines(agent)
     assert (result.stop_reason, result.answer) == ("passed", "an answer")
     assert [call["outcome"] for call in calls] == ["timeout", "ok", "ok"]
@@ -178,8 +182,11 @@ async def test_a_call_that_hangs_is_given_up_repeated_and_in_it(bench, fault, st
 
 async def test_a_call_that_the_deadline_ends_is_in_it(bench):
     bench.server.default("actor-m", Reply(hang=True))
-    async with bench.agent(deadline_s=1) as agent:
-        result = await agent.run(TASK, thread="t")
+    async with bench.agent(deadline_s=60) as agent:
+        running = asyncio.create_task(agent.run(TASK, thread="t"))
+        await bench.server.wait_for_async("actor-m")
+        leap(61)
+        result = await running
         calls, lines = await calls_and_lines(agent)
     assert (result.stop_reason, [call["outcome"] for call in calls]) == ("deadline", ["deadline"])
     assert calls == lines

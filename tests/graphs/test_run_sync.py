@@ -10,7 +10,7 @@ from reflexion.graphs import ConfigurationError
 from reflexion.graphs.sync import run_in_background
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(100)
 class TestRunSync:
     def test_twice_and_then_again_after_an_error(self, bench):
         agent = bench.agent(max_attempts=1)
@@ -67,7 +67,7 @@ class TestRunSync:
 
         assert run_in_background(work) == 1
         with multiprocessing.get_context("fork").Pool(1) as pool:
-            assert pool.apply_async(in_child).get(timeout=20) == 2
+            assert pool.apply_async(in_child).get(timeout=90) == 2
 
 
 def in_child():

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import uuid
 from typing import get_args
 
 import pytest
@@ -31,10 +30,10 @@ def time():
 
 
 @pytest.fixture
-async def redis_circuits(redis_url, time):
+async def redis_circuits(redis_url, prefix, time):
     from reflexion.models.redis_breaker import RedisCircuits
 
-    circuits = RedisCircuits(redis_url, POLICY, prefix=f"{uuid.uuid4()}", lease_s=1e6, patience_s=30, clock=time)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=1e6, patience_s=60, clock=time)
     yield circuits
     await circuits.aclose()
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import subprocess
 import sys
-import uuid
 
 import pytest
 from redis.asyncio import Redis
@@ -17,7 +17,7 @@ from reflexion.models.exchange import Exchange
 from reflexion.models.redis_breaker import RedisCircuits
 
 POLICY = BreakerPolicy(consecutive=3)
-SHORT_S = 0.2
+OPEN_S = POLICY.first_open_s
 LEASE_S = 1.5
 MODEL = "http://127.0.0.1:1/v1", "m"
 
@@ -29,17 +29,22 @@ from reflexion.models.redis_breaker import RedisCircuits
 
 key = "http://127.0.0.1:1/v1", "m"
 
+now = 0.0
+
 async def main():
+    global now
     held = []
     while True:
         line = await asyncio.to_thread(sys.stdin.readline)
         match line.split():
-            case ["share", url, prefix, open_s, lease_s]:
+            case ["share", url, prefix, lease_s]:
                 held.clear()
-                policy = BreakerPolicy(consecutive=3, first_open_s=float(open_s))
-                circuits = RedisCircuits(url, policy, prefix=prefix, lease_s=float(lease_s),
-                                         patience_s=30)
+                circuits = RedisCircuits(url, BreakerPolicy(consecutive=3), prefix=prefix, lease_s=float(lease_s),
+                                         patience_s=60, clock=lambda: now)
                 print(await circuits.states(), flush=True)
+            case ["now", seconds]:
+                now = float(seconds)
+                print("", flush=True)
             case ["begin", number]:
                 steps = await asyncio.gather(*(circuits.enter(key) for _ in range(int(number))))
                 admitted = [step.epoch for step in steps if step.epoch is not None]
@@ -76,11 +81,6 @@ class Process:
         self.process.communicate()
 
 
-@pytest.fixture
-def prefix():
-    return f"test:{uuid.uuid4()}"
-
-
 @pytest.fixture(scope="module")
 def processes():
     """Kept from test to test, as each takes seconds to import all."""
@@ -94,18 +94,20 @@ def processes():
 async def two(redis_url, prefix, processes):
     while len(processes) < 2:
         processes.append(Process())
-    await share(processes, redis_url, prefix, open_s=SHORT_S)
+    await it_is(1000, processes)
+    command = f"share {redis_url} {prefix} {LEASE_S}"
+    assert await asyncio.gather(*(process.tell(command) for process in processes)) == ["[]", "[]"]
     return processes
 
 
-async def share(processes, redis_url, prefix, *, open_s):
-    command = f"share {redis_url} {prefix} {open_s} {LEASE_S}"
-    assert await asyncio.gather(*(process.tell(command) for process in processes)) == ["[]", "[]"]
+async def it_is(now, processes):
+    """Set the clock of all, which Redis uses instead of its own."""
+    await asyncio.gather(*(process.tell(f"now {now}") for process in processes))
 
 
 @pytest.fixture
 async def circuits(redis_url, prefix):
-    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=LEASE_S, patience_s=30)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=LEASE_S, patience_s=60)
     yield circuits
     await circuits.aclose()
 
@@ -115,9 +117,9 @@ async def open_up(process):
     assert await process.tell("end fault") == "open"
 
 
-async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix, circuits):
+async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, prefix):
     one, other = two
-    await share(two, redis_url, prefix, open_s=60)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, patience_s=60, clock=lambda: 1000.0)
     breaker = Breaker(circuits)
     assert await other.tell("begin 1") == "1"
     await open_up(one)
@@ -126,12 +128,13 @@ async def test_faults_seen_by_one_process_keep_the_other_away(two, redis_url, pr
         async with breaker.around(Exchange(endpoint=MODEL[0], model=MODEL[1])):
             pass
     assert await other.tell("end reply") == "open", "a late result"
+    await circuits.aclose()
 
 
 async def test_two_processes_together_send_one_probe_and_its_reply_lets_both_through(two):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(SHORT_S + 0.1)
+    await it_is(1000 + OPEN_S, two)
     admitted = await asyncio.gather(one.tell("begin 25"), other.tell("begin 25"))
     assert sorted(admitted) == ["0", "1"]
     prober, waiting = two if admitted[0] == "1" else (other, one)
@@ -140,33 +143,45 @@ async def test_two_processes_together_send_one_probe_and_its_reply_lets_both_thr
     assert await waiting.tell("begin 5") == "5"
 
 
-async def test_a_probe_that_takes_longer_than_its_lease_keeps_its_place(two):
+async def test_a_probe_that_takes_longer_than_its_lease_keeps_its_place(two, redis_url, prefix):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(SHORT_S + 0.1)
+    await it_is(1000 + OPEN_S, two)
     assert await one.tell("begin 1") == "1"
-    for _ in range(4):
-        await asyncio.sleep(LEASE_S / 2)
+    for lease in (1, 2):
+        now = 1000 + OPEN_S + 0.9 * lease * LEASE_S
+        await it_is(now, two)
+        await until_renewed(redis_url, prefix, now)
         assert await other.tell("begin 1") == "0"
     assert await one.tell("end reply") == "closed"
+
+
+async def until_renewed(url, prefix, now):
+    """Wait until the holder of the probe has prolonged its lease."""
+    async with Redis.from_url(url) as redis, asyncio.timeout(60):
+        [name] = [name async for name in redis.scan_iter(match=f"{prefix}*")]
+        while json.loads(await redis.get(name))["probe_until"] <= now + 0.9 * LEASE_S:  # noqa: ASYNC110 - Redis sets no event
+            await asyncio.sleep(0.01)
 
 
 async def test_the_probe_of_a_process_that_died_leaves_its_place_when_its_lease_ends(two):
     one, other = two
     await open_up(one)
-    await asyncio.sleep(SHORT_S + 0.1)
+    await it_is(1000 + OPEN_S, two)
     assert await one.tell("begin 1") == "1"
     assert await other.tell("begin 1") == "0"
     one.die()
     two.remove(one)
-    await asyncio.sleep(LEASE_S + 0.1)
+    await it_is(1000 + OPEN_S + 0.9 * LEASE_S, two)
+    assert await other.tell("begin 1") == "0"
+    await it_is(1000 + OPEN_S + 2 * LEASE_S, two)
     assert await other.tell("begin 5") == "1"
     assert await other.tell("end reply") == "closed"
 
 
 async def test_the_result_of_a_probe_that_lost_its_place_changes_nothing(redis_url, prefix):
     now = 1000.0
-    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=100, patience_s=30, clock=lambda: now)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, lease_s=100, patience_s=60, clock=lambda: now)
     for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
         await circuits.leave(MODEL, epoch, "fault", "")
     now += 15
@@ -203,7 +218,7 @@ async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(c
 
 
 async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(unused_tcp_port, caplog):
-    circuits = RedisCircuits(f"redis://127.0.0.1:{unused_tcp_port}", POLICY, patience_s=30)
+    circuits = RedisCircuits(f"redis://127.0.0.1:{unused_tcp_port}", POLICY, patience_s=60)
     with caplog.at_level(logging.WARNING):
         for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
             await circuits.leave(MODEL, epoch, "fault", "")
@@ -221,8 +236,9 @@ async def test_a_redis_that_says_nothing_holds_up_no_request(circuits):
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        apart = RedisCircuits(f"redis://127.0.0.1:{port}", POLICY, patience_s=0.5)
-        async with asyncio.timeout(10):
+        # One after the other, or in groups, they would take at least half a minute.
+        apart = RedisCircuits(f"redis://127.0.0.1:{port}", POLICY, patience_s=1)
+        async with asyncio.timeout(25):
             steps = await asyncio.gather(*(apart.enter(MODEL) for _ in range(500)))
         await apart.aclose()
     assert all(step.epoch is not None for step in steps)
@@ -237,7 +253,7 @@ async def test_many_requests_at_once_all_share_one_circuit(circuits, caplog):
 
 
 def test_circuits_outlive_the_event_loop_in_which_they_were_used(redis_url, prefix):
-    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, patience_s=30)
+    circuits = RedisCircuits(redis_url, POLICY, prefix=prefix, patience_s=60)
 
     async def use():
         step = await circuits.enter(MODEL)

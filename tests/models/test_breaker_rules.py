@@ -163,11 +163,13 @@ def test_a_breaker_keeps_its_rules_under_any_schedule(kept, request):
         circuits, examples = local, 150
     else:
         url, examples = request.getfixturevalue("redis_url"), 40
+        prefix = request.getfixturevalue("prefix")
 
         async def circuits(clock, cleanup, runner):
             from reflexion.models.redis_breaker import RedisCircuits
 
-            shared = RedisCircuits(url, POLICY, prefix=f"{uuid.uuid4()}", lease_s=1e6, patience_s=30, clock=clock)
+            about = {"prefix": f"{prefix}:{uuid.uuid4()}", "lease_s": 1e6, "patience_s": 60}
+            shared = RedisCircuits(url, POLICY, **about, clock=clock)
             cleanup.callback(lambda: runner.run(shared.aclose()))
             return shared
 

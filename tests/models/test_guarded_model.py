@@ -216,15 +216,19 @@ async def test_a_breaker_and_a_bound_hold(endpoint, guarded):
     assert endpoint.server.count == 5
     clock.now = 16.0
     await model.ainvoke("x")
-    await together(8, lambda: model.ainvoke("x"))
+    endpoint.server.hold("m")
+    calls = asyncio.create_task(together(8, lambda: model.ainvoke("x")))
+    await endpoint.server.wait_for_async("m", 8)  # after five faults and the probe
+    endpoint.server.release("m")
+    assert kinds(await calls) == ["AIMessage"] * 8
     assert endpoint.server.peak_concurrency == 2
 
 
 async def test_a_call_ends_in_time_also_in_a_stream_that_drips(endpoint, guarded):
     endpoint.server.script("m", "warm")
     endpoint.server.default("m", Reply("a long answer", drip_s=0.05))
+    await guarded().ainvoke("x")
     model = guarded(timeout_s=0.5, retry=RetryPolicy(max_retries=0))
-    await model.ainvoke("x")
     for ask in (lambda: model.ainvoke("x"), lambda: anext(drained(model.astream("x")))):
         with pytest.raises(ModelError) as raised:
             await ask()
@@ -240,7 +244,7 @@ async def drained(stream):
 async def test_the_consumers_time_is_not_the_models(endpoint, guarded):
     endpoint.server.default("m", "a rather long answer")
     ledger = Ledger()
-    async for _ in guarded(timeout_s=5, ledger=ledger).astream("x"):
+    async for _ in guarded(timeout_s=60, ledger=ledger).astream("x"):
         await asyncio.sleep(0.01)
     assert ledger.lines[0]["outcome"] == "ok"
 

@@ -31,7 +31,7 @@ CLOSE = 1e-3
 class Takings(RuleBasedStateMachine):
     """Calls that take, use some of it, more than it or nothing, and buckets that must not let through too much."""
 
-    url = ""
+    url = prefix = ""
     """Of the Redis that must agree with this process's buckets; empty for none."""
     calls = Bundle("calls")
 
@@ -41,8 +41,9 @@ class Takings(RuleBasedStateMachine):
         self.loop = asyncio.Runner()
         self.stores = [LocalBuckets(lambda: self.now)]
         if self.url:
-            prefix = f"test:{uuid.uuid4().hex}"
-            self.stores.append(RedisBuckets(self.url, prefix=prefix, lease_s=1e6, clock=lambda: self.now))
+            prefix = f"{self.prefix}:{uuid.uuid4().hex}"
+            about = {"prefix": prefix, "lease_s": 1e6, "patience_s": 60, "clock": lambda: self.now}
+            self.stores.append(RedisBuckets(self.url, **about))
         self.sent = {}
         """By id: when it was let through, its reservation, and what it used; None for as long as it is in flight."""
         self.unsent = {}
@@ -138,8 +139,11 @@ def test_buckets_of_this_process_keep_their_promises():
     run_state_machine_as_test(Takings, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
 
 
-def test_buckets_in_redis_do_the_same(redis_url):
+def test_buckets_in_redis_do_the_same(redis_url, prefix):
+    own = prefix
+
     class WithRedis(Takings):
         url = redis_url
+        prefix = own
 
     run_state_machine_as_test(WithRedis, settings=settings(max_examples=15, stateful_step_count=25, deadline=None))

@@ -14,5 +14,5 @@ async def server() -> AsyncIterator[FakeOpenAI]:
 
 @pytest.fixture
 async def client(server: FakeOpenAI) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0, timeout=5) as open_client:
+    async with AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0, timeout=60) as open_client:
         yield open_client

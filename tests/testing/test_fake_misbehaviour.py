@@ -85,10 +85,12 @@ async def test_silence_lasts_until_the_client_gives_up(server, client, reply):
 
 async def test_a_stream_can_stall(server, client):
     server.script("m", Reply("x" * 100, stall_after=2))
-    stream = await ask(client, stream=True, timeout=0.2)
+    stream = await ask(client, stream=True)
     assert [await anext(stream) for _ in range(2)]
-    with pytest.raises(openai.APITimeoutError):
-        await anext(stream)
+    third = asyncio.create_task(anext(stream))
+    server.close()
+    with pytest.raises(openai.APIConnectionError):
+        await third
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -101,7 +103,7 @@ async def test_a_dripping_answer_is_complete_in_the_end(server, client, stream):
 async def test_patience_ends_every_silence():
     async with (
         FakeOpenAI(patience_s=0.05) as server,
-        openai.AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0, timeout=5) as client,
+        openai.AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0, timeout=60) as client,
     ):
         server.script("m", Reply(hang=True), Reply("x", stall_after=1))
         server.default("held", "never")
@@ -116,7 +118,7 @@ async def test_patience_ends_every_silence():
 async def test_a_key_is_checked_when_one_is_given(key):
     async with (
         FakeOpenAI(api_key="right") as server,
-        openai.AsyncOpenAI(base_url=server.base_url, api_key=key, max_retries=0, timeout=5) as client,
+        openai.AsyncOpenAI(base_url=server.base_url, api_key=key, max_retries=0, timeout=60) as client,
     ):
         server.script("m", "welcome")
         if key == "right":
@@ -169,7 +171,7 @@ def test_close_ends_open_connections_and_leaks_nothing():
 
         from reflexion.testing import FakeOpenAI, Reply
 
-        with FakeOpenAI() as server, httpx.Client(timeout=5) as http:
+        with FakeOpenAI() as server, httpx.Client(timeout=60) as http:
             server.script("m", Reply("x" * 100, stall_after=1))
             url = f"{server.base_url}/chat/completions"
             with http.stream("POST", url, json={"model": "m", "stream": True}) as response:

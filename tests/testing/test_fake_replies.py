@@ -22,7 +22,7 @@ class Verdict(BaseModel):
 
 def chat(server: FakeOpenAI, **options) -> ChatOpenAI:
     key = SecretStr("any")
-    return ChatOpenAI(model="m", base_url=server.base_url, api_key=key, max_retries=0, timeout=5, **options)
+    return ChatOpenAI(model="m", base_url=server.base_url, api_key=key, max_retries=0, timeout=60, **options)
 
 
 async def streamed(client: AsyncOpenAI, **options):
