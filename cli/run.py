@@ -91,7 +91,7 @@ async def _run(request: Request) -> tuple[Result, set[int]]:
         "wait_s": request.wait_s,
         "decision": read_decision(request.decision),
         "reviewer": TerminalReviewer(Console(stderr=True), progress.seen) if interactive() else None,
-        **request.settings,  # a run that is broken off keeps its own, and not the agent's
+        **request.settings,  # told to the run as well: it keeps them where it is broken off
     }
     if request.task is None and request.thread is None:
         raise ConfigurationError("no task: reflexion run TASK, or --thread NAME to go on with what was broken off")

@@ -169,28 +169,36 @@ def _announced(address: str, threads: list[str]) -> Iterator[None]:
     ended = threading.Event()
 
     def wait() -> None:
-        while not ended.wait(POLL_S):
-            with contextlib.suppress(OSError):
-                _ask(f"{address}/ok")
-                for thread in threads:
-                    _ask(
-                        f"{address}/threads",
-                        {"thread_id": thread, "metadata": {"graph_id": "reflexion"}, "if_exists": "do_nothing"},
-                    )
-                lines = [
-                    f"API      {address}",
-                    f"docs     {address}/docs",
-                    f"Studio   https://smith.langchain.com/studio/?baseUrl={address}",
-                    "Ctrl-C ends it.",
-                ]
-                print("\n".join(lines), flush=True)  # noqa: T201
+        while not _answers(address):
+            if ended.wait(POLL_S):
                 return
+        for thread in threads:
+            with contextlib.suppress(OSError):  # the others are to be seen all the same
+                _ask(
+                    f"{address}/threads",
+                    {"thread_id": thread, "metadata": {"graph_id": "reflexion"}, "if_exists": "do_nothing"},
+                )
+        lines = [
+            f"API      {address}",
+            f"docs     {address}/docs",
+            f"Studio   https://smith.langchain.com/studio/?baseUrl={address}",
+            "Ctrl-C ends it.",
+        ]
+        print("\n".join(lines), flush=True)  # noqa: T201
 
     threading.Thread(target=wait, name="reflexion-studio", daemon=True).start()
     try:
         yield
     finally:
         ended.set()
+
+
+def _answers(address: str) -> bool:
+    try:
+        _ask(f"{address}/ok")
+    except OSError:
+        return False
+    return True
 
 
 def _ask(url: str, body: dict[str, Any] | None = None) -> None:

@@ -64,6 +64,8 @@ class _Decision(BaseModel):
             raise ValueError(f"{self.action!r} takes no {', '.join(sorted(given - takes))}")
         if self.action == "edit" and not given:
             raise ValueError("'edit' needs the text that is to be used")
+        if "answer" in given and len(given) > 1:
+            raise ValueError("an answer ends the run: give it, or a reflection and a plan for another attempt")
         return self
 
 

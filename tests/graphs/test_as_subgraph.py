@@ -82,6 +82,29 @@ async def test_state_is_kept_by_the_checkpointer_around_it_and_so_are_interrupts
     assert bench.counts() == before | {"critic": before["critic"] + 1}
 
 
+async def test_a_review_is_an_interrupt_of_the_graph_around_it(bench):
+    bench.server.script("critic-m", BAD, GOOD)
+    asked = []
+    async with bench.agent(review="both") as agent:
+        graph = around(agent.graph, saver=InMemorySaver())
+        state: Any = await graph.ainvoke({"task": "Sum a list."}, THEIRS)
+        while "__interrupt__" in state:
+            asked.append(state["__interrupt__"][0].value["about"])
+            state = await graph.ainvoke(Command(resume="approve"), THEIRS)
+    assert (asked, state["answer"]) == (["attempt", "answer"], "answer 2")
+    assert bench.counts() == {"actor": 2, "critic": 2, "reflector": 1, "planner": 1}
+
+
+async def test_a_run_in_a_node_has_its_attempts_whatever_the_limit_of_the_graph_around_it(bench):
+    async with bench.agent() as agent:
+
+        async def solve(state):
+            return {"note": (await agent.run(state["task"], max_attempts=9)).stop_detail}
+
+        state = await around(solve).ainvoke({"task": "Sum a list."}, {"recursion_limit": 6})
+    assert "no attempt of 9" in state["note"]
+
+
 @pytest.mark.parametrize(
     ("schema", "context"), [(None, None), (None, {"threshold": "theirs"}), (Context, Context()), (Context, {})]
 )

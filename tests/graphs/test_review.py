@@ -87,6 +87,13 @@ async def test_before_another_attempt_the_reviewer_may_write_the_answer(fails_on
     assert fails_once.counts()["actor"] == 1
 
 
+async def test_an_answer_together_with_a_plan_for_another_attempt_is_refused(fails_once):
+    async with fails_once.agent(review="attempt") as agent:
+        with pytest.raises(ConfigurationError, match="an answer ends the run"):
+            await agent.run(TASK, thread="t", reviewer=lambda _: {"action": "edit", "answer": "mine", "plan": "x"})
+        assert (await agent.run(thread="t", decision={"action": "edit", "answer": "mine"})).answer == "mine"
+
+
 @pytest.mark.parametrize("review", ["answer", "attempt"])
 async def test_the_reviewer_may_end_the_run_with_its_best_attempt(bench: Bench, review):
     bench.server.default("critic-m", GOOD if review == "answer" else BAD)
