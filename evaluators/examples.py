@@ -1,4 +1,8 @@
-"""Makes tests of the examples in a text: doctest sessions, and lines such as `add(1, 2) == 3`."""
+"""Makes tests of the examples in a text: doctest sessions, and lines such as `add(1, 2) == 3`.
+
+For somebody who says that the examples are the tests, so as many as can be are taken: several functions, objects,
+exceptions, printed lines. `task_text` reads only what cannot be misread, as a model's own tests are checked against it.
+"""
 
 import ast
 import re

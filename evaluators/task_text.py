@@ -1,4 +1,7 @@
-"""The function that a task asks for, and the examples of it that the task states."""
+"""The function that a task asks for, and the examples of it that the task states beyond doubt.
+
+They stand beside tests that a model wrote, and overrule them; `examples` makes tests of all that a text shows.
+"""
 
 import ast
 import builtins

@@ -158,8 +158,9 @@ def choose(task: Task, turn: Turn, generated: GeneratedTests | None = None) -> E
 
 
 def _limits(turn: Turn) -> Limits:
-    seconds = turn.settings.test_timeout_s
-    return Limits(wall_s=seconds, cpu_s=seconds, strict=turn.settings.sandbox_strict)
+    settings = turn.settings
+    seconds = settings.test_timeout_s
+    return Limits(wall_s=seconds, cpu_s=seconds, packages=settings.sandbox_packages, strict=settings.sandbox_strict)
 
 
 def _verdict_of(attempt: Attempt) -> Evaluation:

@@ -25,6 +25,9 @@ def _names(value: Any) -> Any:
 
 
 ModelNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
+PackageNames = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...], NoDecode, BeforeValidator(_names)
+]
 
 AttemptStyle = Literal["auto", "fresh", "revise"]
 Reviewed = Literal["off", "answer", "attempt", "both"]
@@ -251,6 +254,12 @@ class Settings(BaseSettings):
         default=False,
         title="Strict sandbox",
         description="Run no code where this platform lacks one of the sandbox's protections.",
+        json_schema_extra={"langgraph_nodes": ["evaluator"]},
+    )
+    sandbox_packages: PackageNames = Field(
+        default=(),
+        title="Packages in the sandbox",
+        description="Installed packages that code and tests may import, such as numpy, and those that these need.",
         json_schema_extra={"langgraph_nodes": ["evaluator"]},
     )
     generate_tests: bool = Field(

@@ -114,6 +114,8 @@ def _forked(
     server: ForkServer | None, job: dict[str, Any], output: int, descriptors: dict[str, int]
 ) -> WarmProcess | None:
     if server is not None:
-        with contextlib.suppress(OSError):  # it may have been killed; the next judgement starts another
+        # It may have been killed; the next judgement starts another. Whatever else fails, a process may have begun to
+        # use the pipes, and no second one may be given them.
+        with contextlib.suppress(ConnectionError):
             return WarmProcess(server, job, output, descriptors)
     return None

@@ -1,8 +1,8 @@
 """Which tests a test file holds, found without running it, and the same file rewritten so that each one reports itself.
 
 One test is: an assert outside of functions, an assert inside `check(candidate)`, a call outside of functions of a
-function that asserts or is called `assert_…`, a `test_*` function, or a `test*` method of a test class. The parent counts them and the process
-that runs them counts again; a test that was collected and did not report is not passed.
+function that asserts or is called `assert_…`, a `test_*` function, or a `test*` method of a test class. The parent
+counts them and the process that runs them counts again; a test that was collected and did not report is not passed.
 """
 
 import ast

@@ -57,9 +57,12 @@ class ForkServer:
         """Have it do one thing.
 
         Raises:
-            OSError: it is gone, or does not answer.
+            ConnectionError: it is gone, with all that it has forked.
+            OSError: it does not answer.
         """
         with self._lock:
+            if self.gone:
+                raise ConnectionResetError("the fork server has ended")
             try:
                 socket.send_fds(self._socket, [json.dumps(message).encode("ascii")], descriptors)
                 return self._answer()

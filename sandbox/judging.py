@@ -10,6 +10,7 @@ from typing import Any
 from reflexion.sandbox.collect import Collection, TestsInvalid, collect
 from reflexion.sandbox.gate import gate
 from reflexion.sandbox.layers import Unavailable, layers_for
+from reflexion.sandbox.namespace import missing_libraries
 from reflexion.sandbox.pair import Ending, run_pair
 from reflexion.sandbox.parsing import parse_or_none
 from reflexion.sandbox.records import Limits, TestResult, Verdict
@@ -40,6 +41,12 @@ async def judge(candidate: str, tests: str, *, entry: str | None = None, limits:
         return Verdict(state="tests_invalid", message=str(error))
     if not collection.tests:
         return Verdict(state="no_tests", message="the tests hold no assert and no test function, so nothing was run")
+    if missing := missing_libraries(collection.statements, limits.packages):
+        why = (
+            f"the tests import {', '.join(missing)}, which has to be allowed: "
+            f"`Limits(packages=({missing[0]!r},))`, REFLEXION_SANDBOX_PACKAGES={','.join(missing)}"
+        )
+        return Verdict(state="unavailable", message=why, collected=len(collection.tests))
     name = entry or (_last_function(candidate) if _needs_entry(collection) else "")
     collection = collect(tests, name or "candidate")
     try:

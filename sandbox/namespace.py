@@ -162,6 +162,14 @@ def _foreign_imports(statements: Iterable[ast.stmt]) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
+def missing_libraries(statements: Iterable[ast.stmt], packages: Iterable[str]) -> list[str]:
+    """Name the libraries that the tests cannot do without and that are not among the allowed packages."""
+    imports = [statement for statement in statements if isinstance(statement, (ast.Import, ast.ImportFrom))]
+    wanted = dict.fromkeys(module.partition(".")[0] for module in _foreign_imports(imports))
+    there = sys.stdlib_module_names.union(packages, ("pytest",))
+    return [name for name in wanted if name in _OTHER_LIBRARIES and name not in there]
+
+
 def stand_in_for_imports(statements: Iterable[ast.stmt], names: list[str], peer: Peer, packages: Iterable[str]) -> None:
     """Let the candidate answer to whatever module name the tests import it by, but not to that of a package."""
     known = sys.stdlib_module_names.union(_OTHER_LIBRARIES, packages)

@@ -4,6 +4,7 @@ import pytest
 from loop_bench import Bench
 
 from reflexion.evaluators import Criterion
+from reflexion.sandbox import layers
 
 
 def by_criteria(correct, short):
@@ -61,3 +62,23 @@ async def test_outputs_on_inputs_are_asked_for_as_code_and_judged_in_the_sandbox
     assert [attempt.score for attempt in result.attempts] == [0.5, 1.0]
     assert "Reply with one Python code block" in bench.prompt("actor", 0)
     assert "f(1) == 2" in bench.prompt("actor", 1)
+
+
+async def test_packages_are_allowed_by_a_setting_and_their_lack_costs_one_attempt(bench: Bench, monkeypatch):
+    pytest.importorskip("numpy")
+    bench.server.default("actor-m", "def ones(n):\n    import numpy\n    return numpy.ones(n)")
+    tests = "import numpy as np\nassert np.array_equal(ones(2), np.array([1, 1]))"
+    async with bench.agent(test_timeout_s=60) as agent:
+        result = await agent.run("Write ones(n).", tests=tests)
+    assert (result.stop_reason, result.score, bench.counts()["actor"]) == ("evaluator_failed", None, 1)
+    monkeypatch.setenv("REFLEXION_SANDBOX_PACKAGES", "numpy")
+    async with bench.agent(test_timeout_s=60) as agent:
+        assert (await agent.run("Write ones(n).", tests=tests)).passed
+
+
+async def test_a_strict_sandbox_is_a_setting_and_runs_nothing_half_protected(bench: Bench, monkeypatch):
+    monkeypatch.setattr(layers, "missing_layers", lambda: ("seccomp",))
+    async with bench.agent(sandbox_strict=True) as agent:
+        result = await agent.run("Write f(n).", tests="assert f(1) == 1")
+    assert (result.stop_reason, result.score, bench.counts()["actor"]) == ("evaluator_failed", None, 1)
+    assert "seccomp" in result.attempts[0].feedback

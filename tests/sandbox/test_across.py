@@ -208,7 +208,7 @@ async def test_objects_behave_as_in_one_process():
         ("def f(x): return 1 / x", "assert f(0) == 3", "ZeroDivisionError: division by zero (line 1: def f(x)"),
         ("", "assert f(0) == 3", "NameError"),
         ("def g(): pass", "from solution import f\nassert f(0) == 3", "cannot import name 'f'"),
-        ("def f(): return 1", "import numpy as np\nassert np.array(f()) == 1", "No module named 'numpy'"),
+        ("def f(): return 1", "def test_f():\n    import numpy\n    assert f() == 1", "No module named 'numpy'"),
     ],
 )
 async def test_what_cannot_work_fails_its_test_with_a_clear_message(code, tests, told):

@@ -8,8 +8,9 @@ import tempfile
 import pytest
 from blockbuster import blockbuster_ctx
 
-from reflexion.sandbox import Limits, TestsInvalid, available_layers, check_tests, judge, missing_layers
+from reflexion.sandbox import Limits, TestsInvalid, available_layers, check_tests, judge, judging, missing_layers
 from reflexion.sandbox.gate import Gate
+from reflexion.sandbox.pair import Ending
 
 PATIENT = Limits(wall_s=40, cpu_s=20)
 ADD = "def add(a, b): return a + b"
@@ -183,7 +184,7 @@ async def test_code_that_does_not_load_says_why(code, told):
         "def test_a(unknown_fixture): pass",
         "x = add(1)\nassert True",
         "assert True\nadd(1)",
-        "assert add(1, 1) == 2\nimport numpy",
+        "assert add(1, 1) == 2\nfrom math import nothing",
         "r = add(1, 1)\nassert r == 2\nr = add(None, 1)\nassert r == 2",
         "def check(f):\n    assert True\n    f(1)\n    assert True",
         "if add(0, 0):\n    def test_a(): pass",
@@ -340,6 +341,20 @@ async def test_right_code_that_needs_cpu_time_passes_beside_others():
     verdicts = await asyncio.gather(*(judge(code, tests, limits=PATIENT) for _ in range(8)))
     assert [verdict.state for verdict in verdicts] == ["ran"] * 8
     assert all(verdict.passed for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("cpu_s", "state", "times"), [((0.1, 0.2), "ran", 2), ((9.0, 0.2), "timeout", 1)])
+async def test_only_a_timeout_for_want_of_a_cpu_is_tried_again(monkeypatch, cpu_s, state, times):
+    real, runs = judging.run_pair, []
+
+    def late_at_first(*args, **given):
+        runs.append(args)
+        late = Ending(wall_timeout=True, wall_s=10, starved_s=5, cpu_s=cpu_s)
+        return late if len(runs) == 1 else real(*args, **given)
+
+    monkeypatch.setattr(judging, "run_pair", late_at_first)
+    verdict = await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)
+    assert (verdict.state, len(runs)) == (state, times)
 
 
 async def test_no_more_run_at_once_than_there_are_places_and_one_can_be_alone():

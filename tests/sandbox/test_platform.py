@@ -130,6 +130,14 @@ def test_other_helper():
     assert not [result for result in verdict.results if result.passed]
 
 
+async def test_tests_that_need_what_is_not_allowed_are_not_the_candidates_fault():
+    verdict = await judge(ADD, f"import numpy as np\n{TESTS}", limits=Limits(**PATIENT))
+    assert (verdict.state, verdict.results, verdict.collected) == ("unavailable", (), 1)
+    assert "REFLEXION_SANDBOX_PACKAGES=numpy" in verdict.message
+    careful = f"try:\n    import numpy\nexcept ImportError:\n    numpy = None\n{TESTS}"
+    assert (await judge(ADD, careful, limits=Limits(**PATIENT))).passed
+
+
 @pytest.mark.parametrize(
     ("limits", "told"),
     [

@@ -91,7 +91,7 @@ async def test_a_killed_server_is_replaced():
     assert own_fork_server().pid != before.pid
 
 
-async def test_a_forked_process_that_cannot_be_held_is_ended_and_another_started_cold(monkeypatch):
+async def test_a_forked_process_that_cannot_be_held_is_ended_and_no_verdict(monkeypatch):
     def full(pid: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
@@ -99,9 +99,11 @@ async def test_a_forked_process_that_cannot_be_held_is_ended_and_another_started
     server = own_fork_server()
     with monkeypatch.context() as patched:
         patched.setattr(os, "pidfd_open", full)
-        assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
-    assert server.gone
+        verdict = await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)
+    assert verdict.state == "unavailable"
+    assert "too many open files" in verdict.message
     assert gone(server.pid)
+    assert (await judge(ADD, "assert add(1, 2) == 3", limits=PATIENT)).passed
 
 
 async def test_a_server_that_is_killed_during_a_judgement_is_not_the_candidates_fault():
