@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
 REDIS_VARIABLE = "REFLEXION_TEST_REDIS"
+
+# No slow machine and no new random number fails a property test; `--hypothesis-profile=default` looks for new examples.
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("calm")
 
 # Tests start a hundred interpreters: without caches each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
