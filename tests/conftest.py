@@ -1,6 +1,7 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator
@@ -56,6 +57,14 @@ def prefix(redis_url: str) -> Iterator[str]:
     with redis.Redis.from_url(redis_url) as client:
         for key in client.scan_iter(match=f"{name}*", count=1000):
             client.delete(key)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of 127.0.0.1 at which nobody listens: it is held, lest another test's server gets it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture

@@ -61,9 +61,8 @@ def test_trouble_is_one_warning(server, trouble):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_closed_port_is_one_warning(server):
-    with FakeLangSmith() as traces:
-        environment = traces.environment()
+def test_a_closed_port_is_one_warning(server, closed_port):
+    environment = FakeLangSmith(port=closed_port).environment()
     done = run_traced(server, environment)
     assert done.stderr.count(WARNING) == 1
     assert len(done.stderr.splitlines()) == 1

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dev_server import Cast, clean_environment, end
+from dev_server import Cast, clean_environment, end, free_port
 from langgraph_sdk import get_client
 from typer.testing import CliRunner
 
@@ -106,8 +106,7 @@ async def test_it_serves_the_graph_from_any_folder_and_leaves_nothing_there(fold
 
 
 def test_it_ends_cleanly_when_it_is_told_to(folder, studio):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     process = studio("--port", str(port))
     assert addresses(process)["API"] == f"http://127.0.0.1:{port}"
     process.terminate()
