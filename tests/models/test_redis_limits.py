@@ -252,13 +252,16 @@ async def begun(guard, log, request):
 
 async def test_slots_are_shared(guards):
     one, two = guards(concurrency=3), guards(concurrency=3)
-    in_flight, peak = 0, 0
+    in_flight, peak, full = 0, 0, asyncio.Event()
 
     async def call(limit):
         nonlocal in_flight, peak
         async with limit.around(exchange()):
             in_flight += 1
             peak = max(peak, in_flight)
+            if in_flight == 3:
+                full.set()
+            await full.wait()
             await asyncio.sleep(0.02)
             in_flight -= 1
 
