@@ -57,12 +57,17 @@ def normalise(text: str) -> str:
     Unlike there, what changes a number or a formula stays: decimal points, minus signs, operators, and brackets
     beside operators; so does an article at the end, which is then the name of a choice.
     """
-    text = unicodedata.normalize("NFC", text).casefold().replace("−", "-")
+    text = _composed(_composed(text).casefold()).replace("−", "-")
     for pattern, instead in _UNWANTED:
         text = pattern.sub(instead, text)
     if not _OPERATOR.search(text):
         text = _BRACKETS.sub("", text)
-    return _ARTICLE.sub("", " ".join(text.split()))
+    # An accent may have lost the punctuation between it and its letter.
+    return _ARTICLE.sub("", " ".join(_composed(text).split()))
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 class Match:

@@ -109,7 +109,7 @@ class FakeLangSmith(Startable):
         """The runs of that name."""
         return [run for run in self.runs if run.name == name]
 
-    def wait_for(self, condition: Callable[["FakeLangSmith"], Any], *, timeout_s: float = 30.0) -> None:
+    def wait_for(self, condition: Callable[["FakeLangSmith"], Any], *, timeout_s: float = 60.0) -> None:
         """Block until something that has arrived makes the condition true.
 
         Raises:

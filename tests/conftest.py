@@ -1,15 +1,21 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
 REDIS_VARIABLE = "REFLEXION_TEST_REDIS"
+
+# No slow machine and no new random number fails a property test; `--hypothesis-profile=default` looks for new examples.
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("calm")
 
 # Tests start a hundred interpreters: without caches each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -51,6 +57,14 @@ def prefix(redis_url: str) -> Iterator[str]:
     with redis.Redis.from_url(redis_url) as client:
         for key in client.scan_iter(match=f"{name}*", count=1000):
             client.delete(key)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of 127.0.0.1 at which nobody listens: it is held, lest another test's server gets it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
-"""A critic's endpoint, and property tests that no slow machine can fail."""
+"""A critic's endpoint."""
 
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from reflexion.evaluators import Critic
 from reflexion.models import Budget, ConnectionSettings, Meter, Models, capabilities
 from reflexion.prompts import PromptBook
 from reflexion.testing import FakeOpenAI
-
-settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("calm")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import reflexion.memory.postgres
 import reflexion.memory.sqlite  # noqa: F401
 from reflexion.graphs import Settings, open_reflexion
 from reflexion.memory import Lessons, ThreadBusy
-from reflexion.models import ConnectionSettings
+from reflexion.models import ConnectionSettings, trace_client
 
 TASK = "Sum a list."
 CODE = "Write double(n)."
@@ -38,7 +38,7 @@ class Child:
 
     def says(self) -> Any:
         """What it says next; raises EOFError where it ends without a word."""
-        if not self._ours.poll(60):
+        if not self._ours.poll(100):
             raise TimeoutError("the child says nothing")
         return self._ours.recv()
 
@@ -63,7 +63,7 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
     async with open_reflexion(settings, connection=connection, database_url=database) as agent:
         task = None if how == "none" else CODE if code else TASK
         try:
-            result = await agent.run(task, thread=thread, wait_s=30 if how == "wait" else 0)
+            result = await agent.run(task, thread=thread, wait_s=100 if how == "wait" else 0)
         except ThreadBusy:
             say("busy")
         else:
@@ -81,4 +81,5 @@ def hold(method: str, say: Any) -> None:
 
 
 if __name__ == "__main__":
+    trace_client.EXIT_S = 60
     asyncio.run(work(print, *sys.argv[1:]))

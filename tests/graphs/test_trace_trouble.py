@@ -13,12 +13,12 @@ from reflexion.testing import FakeLangSmith, FakeOpenAI, Reply
 WARNING = "traces do not reach LangSmith"
 
 
-def run_traced(server: FakeOpenAI, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_traced(server: FakeOpenAI, environment: dict[str, str], *how: str) -> subprocess.CompletedProcess[str]:
     Bench(server, "memory://")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LANGSMITH_", "LANGCHAIN_"))}
     script = str(Path(__file__).with_name("traced_run.py"))
     done = subprocess.run(
-        [sys.executable, script, server.base_url],
+        [sys.executable, script, server.base_url, *how],
         env=kept | environment,
         capture_output=True,
         text=True,
@@ -33,7 +33,7 @@ def run_traced(server: FakeOpenAI, environment: dict[str, str]) -> subprocess.Co
 
 def test_without_trouble_nothing_is_lost_at_the_end_of_the_process(server):
     with FakeLangSmith() as traces:
-        done = run_traced(server, traces.environment())
+        done = run_traced(server, traces.environment(), "patient")
     assert done.stderr == ""
     assert [name for name, _ in traces.tree()] == ["reflexion", "reflexion"]
     assert [run.name for run in traces.runs if run.pending] == []
@@ -61,9 +61,8 @@ def test_trouble_is_one_warning(server, trouble):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_closed_port_is_one_warning(server):
-    with FakeLangSmith() as traces:
-        environment = traces.environment()
+def test_a_closed_port_is_one_warning(server, closed_port):
+    environment = FakeLangSmith(port=closed_port).environment()
     done = run_traced(server, environment)
     assert done.stderr.count(WARNING) == 1
     assert len(done.stderr.splitlines()) == 1
@@ -84,6 +83,6 @@ def test_variables_that_langsmith_cannot_use_are_one_warning(server):
 
 def test_a_langsmith_without_multipart_is_asked_in_its_own_way(server):
     with FakeLangSmith(multipart=False) as traces:
-        run_traced(server, traces.environment())
+        run_traced(server, traces.environment(), "patient")
     assert {request.path for request in traces.requests} >= {"/runs/batch"}
     assert [name for name, _ in traces.tree()] == ["reflexion", "reflexion"]

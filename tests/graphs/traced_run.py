@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from reflexion.graphs import Settings, open_reflexion
-from reflexion.models import ConnectionSettings
+from reflexion.models import ConnectionSettings, trace_client
 
 
 async def work(base_url: str) -> None:
@@ -17,4 +17,6 @@ async def work(base_url: str) -> None:
             print(result.stop_reason, result.score, result.usage.requests)
 
 
+if sys.argv[2:] == ["patient"]:
+    trace_client.EXIT_S = 60
 asyncio.run(work(sys.argv[1]))

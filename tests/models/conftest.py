@@ -1,18 +1,14 @@
-"""A loopback endpoint for every test, and property tests that no slow machine can fail."""
+"""A loopback endpoint for every test."""
 
 import os
 from collections.abc import AsyncIterator
 
 import pytest
 from endpoint import Endpoint
-from hypothesis import HealthCheck, settings
 
 from reflexion.models import ChatClient, RetryPolicy, capabilities
 from reflexion.models.connect import chat_openai
 from reflexion.testing import FakeOpenAI
-
-settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("calm")
 
 
 @pytest.fixture

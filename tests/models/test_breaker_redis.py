@@ -217,8 +217,8 @@ async def test_a_result_counts_even_when_its_caller_is_cancelled_while_telling(c
     assert [seen.state for seen in await circuits.states()] == ["open"]
 
 
-async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(unused_tcp_port, caplog):
-    circuits = RedisCircuits(f"redis://127.0.0.1:{unused_tcp_port}", POLICY, patience_s=60)
+async def test_without_redis_each_process_keeps_its_own_circuits_and_says_so_once(closed_port, caplog):
+    circuits = RedisCircuits(f"redis://127.0.0.1:{closed_port}", POLICY, patience_s=60)
     with caplog.at_level(logging.WARNING):
         for epoch in [(await circuits.enter(MODEL)).epoch for _ in range(3)]:
             await circuits.leave(MODEL, epoch, "fault", "")

@@ -252,13 +252,16 @@ async def begun(guard, log, request):
 
 async def test_slots_are_shared(guards):
     one, two = guards(concurrency=3), guards(concurrency=3)
-    in_flight, peak = 0, 0
+    in_flight, peak, full = 0, 0, asyncio.Event()
 
     async def call(limit):
         nonlocal in_flight, peak
         async with limit.around(exchange()):
             in_flight += 1
             peak = max(peak, in_flight)
+            if in_flight == 3:
+                full.set()
+            await full.wait()
             await asyncio.sleep(0.02)
             in_flight -= 1
 
@@ -397,9 +400,9 @@ async def test_keys_expire(guards, redis_url, prefix):
         assert 590_000 <= client.pttl(key) <= 700_000
 
 
-async def test_without_redis_nothing_is_let_through(unused_port):
+async def test_without_redis_nothing_is_let_through(closed_port):
     limit = RateLimit(
-        Limits(requests_per_minute=60), backend=redis_backend(f"redis://:secret@127.0.0.1:{unused_port}/0")
+        Limits(requests_per_minute=60), backend=redis_backend(f"redis://:secret@127.0.0.1:{closed_port}/0")
     )
     with pytest.raises(ModelError, match="shared limits in Redis cannot be reached") as caught:
         await send(limit, [], exchange())
@@ -415,13 +418,13 @@ def test_a_missing_client_is_named(monkeypatch):
         redis_backend("redis://127.0.0.1")
 
 
-async def test_a_reply_is_kept_when_redis_is_lost_meanwhile(guards, caplog, unused_port):
+async def test_a_reply_is_kept_when_redis_is_lost_meanwhile(guards, caplog, closed_port):
     limit = guards(requests_per_minute=60)
     log = []
     async with limit.around(exchange()):
         log.append("sent")
         await limit._buckets.aclose()
-        limit._buckets._url = f"redis://127.0.0.1:{unused_port}/0"
+        limit._buckets._url = f"redis://127.0.0.1:{closed_port}/0"
     assert log == ["sent"]
     assert "what a call took will lapse" in caplog.text
 
@@ -438,12 +441,3 @@ def test_one_backend_serves_one_event_loop_after_another(redis_url, prefix):
     for _ in range(2):
         asyncio.run(use())
     assert log == ["a", "a"]
-
-
-@pytest.fixture
-def unused_port():
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]

@@ -18,13 +18,17 @@ POST = "import sys, httpx; httpx.post(sys.argv[1], json={'model': 'm', 'messages
 
 async def test_peak_concurrency_is_what_the_client_allowed(server, client):
     server.default("m", Reply("x", delay_s=0.005))
+    server.hold("m")
     slots = asyncio.Semaphore(3)
 
     async def ask() -> None:
         async with slots:
             await client.chat.completions.create(model="m", messages=ASK)
 
-    await asyncio.gather(*(ask() for _ in range(30)))
+    asking = asyncio.gather(*(ask() for _ in range(30)))
+    await server.wait_for_async("m", 3)
+    server.release("m")
+    await asking
     assert (server.peak_concurrency, server.count) == (3, 30)
 
 

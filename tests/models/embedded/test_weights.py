@@ -2,7 +2,6 @@ import hashlib
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -100,11 +99,9 @@ def hub(monkeypatch):
 
 
 @pytest.fixture
-def no_hub(monkeypatch):
+def no_hub(monkeypatch, closed_port):
     """A hub that nothing listens for."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    point_hub_at(monkeypatch, f"http://127.0.0.1:{port}")
+    point_hub_at(monkeypatch, f"http://127.0.0.1:{closed_port}")
 
 
 def test_parts_are_joined_without_running_their_code(tiny, cache):
