@@ -25,6 +25,7 @@ from reflexion.models import (
     guard_model,
 )
 from reflexion.models.breaker import LocalCircuits
+from reflexion.models.connect import without_retries
 from reflexion.testing import Reply
 
 PRICES = Prices({"m": Price(input=Decimal(10), output=Decimal(30))})
@@ -277,3 +278,8 @@ def test_sync_calls_say_what_to_use(guarded):
     for call in (model.invoke, model.stream, lambda x: list(model.stream(x)), lambda x: model.batch([x])):
         with pytest.raises(NotImplementedError, match="use ainvoke"):
             call("x")
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, None), ({"stream_chunk_timeout": 7.0}, 7.0)])
+def test_langchains_own_limit_of_a_streams_pieces_is_off_unless_it_was_asked_for(given, kept):
+    assert without_retries(ChatOpenAI(model="m", api_key="any", **given)).stream_chunk_timeout == kept

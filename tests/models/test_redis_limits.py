@@ -180,7 +180,7 @@ class Slots:
     async def renewed(self, lease_s):
         """Let almost a lease pass, and wait until the holder has renewed his."""
         self.set(self.now + 0.9 * lease_s)
-        return await self.held(lambda state: all(taking["till"] > self.now + 0.9 * lease_s for taking in state["held"]))
+        return await self.held(lambda state: min(taking["till"] for taking in state["held"]) > self.now + 0.9 * lease_s)
 
     def close(self):
         self._client.close()
