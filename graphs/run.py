@@ -31,6 +31,7 @@ EVENTS = frozenset(
         "fell_back",
         "planned",
         "recalled",
+        "withheld",
         "reflected",
         "reviewed",
         "scored",
