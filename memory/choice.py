@@ -96,6 +96,4 @@ def _recalled(similarity: float, known: KnownLesson, *, explored: bool = False) 
 
 def _merit(scored: tuple[float, KnownLesson]) -> tuple[float, float, bool, float]:
     similarity, known = scored
-    # Laplace's rule of succession: a lesson of which nothing is known stands between good and bad ones.
-    helps = (known.helped + 1) / (known.helped + known.hurt + 2)
-    return round(similarity, 2), helps, known.state == "active", known.lesson["created_at"]
+    return round(similarity, 2), known.gain, known.state == "active", known.lesson["created_at"]

@@ -86,7 +86,7 @@ class Memory:
 
         evidence: dict[str, Evidence] = {}
         for lesson, why in learned:
-            kept = same_rule(lesson, by_id.values()) or lesson
+            kept = await asyncio.to_thread(same_rule, lesson, list(by_id.values())) or lesson
             by_id.setdefault(kept["id"], kept)
             if kept["id"] not in evidence or why["confirmed"]:
                 evidence[kept["id"]] = why

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from reflexion.memory.records import Evidence, Experience, Lesson, Outcome, State
+from reflexion.memory.records import Evidence, Experience, Lesson, Outcome, State, Use
 from reflexion.models.intervals import Rate
 
 USELESS_BELOW = 0.2
-"""A lesson is retired when surely less than this share of its uses helped: after 16 uses of which none did."""
+"""A lesson is retired when surely less than this share of its uses passed: after 16 of which none did."""
 
 
 def outcome(passed: bool, expected: float) -> Outcome:
-    """What a use of a lesson says: only what was not to be expected without it speaks for or against it."""
+    """What a single use of a lesson looks like: it helped or hurt where what came was not to be expected without it."""
     if passed and expected <= 0.5:
         return "helped"
     return "hurt" if not passed and expected >= 0.5 else "neither"
@@ -55,7 +55,7 @@ class KnownLesson:
     @property
     def used(self) -> int:
         """How many runs used it and had a verdict."""
-        return sum(each["use"] is not None for each in self.experiences) + self._earlier("used")
+        return len(self._uses) + self._earlier("used")
 
     @property
     def helped(self) -> int:
@@ -68,11 +68,28 @@ class KnownLesson:
         return self._count("hurt")
 
     @property
+    def passed(self) -> Rate:
+        """How many of its uses passed."""
+        return Rate(sum(use["passed"] for use in self._uses) + self._earlier("helped"), self.used)
+
+    @property
+    def expected(self) -> float:
+        """Which share of them was to pass without it, 0..1."""
+        # Of uses in an older form nothing was expected.
+        known = sum(use["expected"] for use in self._uses) + self._earlier("used") / 2
+        return known / self.used if self.used else 0.5
+
+    @property
+    def gain(self) -> float:
+        """What it adds to the pass rate, -1..1, drawn towards 0 where little is known."""
+        return (self.passed.count - self.expected * self.used) / (self.used + 2)
+
+    @property
     def superseded_by(self) -> str:
         """The lesson that took its place; empty where none did, or where it was come to again since, or is proven."""
         for each in self.experiences:
             if each["use"] and each["use"]["replaced_by"]:
-                return "" if self._for.low > 0.5 else each["use"]["replaced_by"]
+                return "" if self._proven else each["use"]["replaced_by"]
             if each["evidence"]:
                 return ""
         return ""
@@ -80,11 +97,11 @@ class KnownLesson:
     @cached_property
     def state(self) -> State:
         """Where it stands, by 95 % bounds: only `candidate` and `active` lessons are ever recalled."""
-        if self._for.of and self._for.high < 0.5:
+        if self.used and self.passed.high < self.expected:
             return "quarantined"
-        if self.superseded_by or Rate(self.helped, self.used).high < USELESS_BELOW:
+        if self.superseded_by or (self.used and self.passed.high < USELESS_BELOW):
             return "retired"
-        return "active" if self.confirmed or self._for.low > 0.5 else "candidate"
+        return "active" if self.confirmed or self._proven else "candidate"
 
     @property
     def usable(self) -> bool:
@@ -103,15 +120,19 @@ class KnownLesson:
         }
 
     @property
-    def _for(self) -> Rate:
-        return Rate(self.helped, self.helped + self.hurt)
+    def _proven(self) -> bool:
+        return self.used > 0 and self.passed.low > self.expected
+
+    @property
+    def _uses(self) -> list[Use]:
+        return [each["use"] for each in self.experiences if each["use"]]
 
     def _count(self, wanted: Outcome) -> int:
-        return sum(each["use"]["outcome"] == wanted for each in self.experiences if each["use"])
+        return sum(use["outcome"] == wanted for use in self._uses)
 
     def _earlier(self, name: str) -> int:
         earlier = self.lesson["earlier"]
         return earlier[name] if earlier else 0  # type: ignore[literal-required]
 
 
-_COUNTED = ("state", "superseded_by", "confirmed", "seen", "used", "helped", "hurt", "last_seen_at")
+_COUNTED = ("state", "superseded_by", "confirmed", "seen", "used", "helped", "hurt", "gain", "last_seen_at")

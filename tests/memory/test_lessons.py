@@ -20,6 +20,7 @@ from reflexion.memory.likeness import rank
 from reflexion.memory.shelf import namespace_of
 
 TASK, RULE = "Sum a list.", "Check the empty list first."
+HARD = "Sum what has no sum."
 LABEL = "user.name@example.org"
 
 
@@ -121,18 +122,24 @@ async def test_a_first_attempt_without_a_verdict_says_nothing(memory):
     [
         (False, TASK, [], "candidate"),
         (True, TASK, [], "active"),
-        (False, TASK, [True] * 3, "candidate"),
-        (False, TASK, [True] * 4, "active"),
+        (False, "other", [True] * 3, "candidate"),
+        (False, "other", [True] * 4, "active"),
+        (False, "other", [True, False] * 20, "candidate"),
         (True, "other", [False] * 3, "active"),
         (True, "other", [False] * 4, "quarantined"),
         (True, "other", [True] * 2 + [False] * 4, "active"),
-        (True, TASK, [False] * 15, "active"),
-        (True, TASK, [False] * 16, "retired"),
+        (True, TASK, [False] * 7, "active"),
+        (True, TASK, [False] * 8, "quarantined"),
+        (True, HARD, [False] * 15, "active"),
+        (True, HARD, [False] * 16, "retired"),
+        (False, HARD, [True, True, False, False], "active"),
     ],
 )
 async def test_uses_promote_quarantine_and_retire_a_lesson(memory, confirmed, task, outcomes, state):
     lesson, evidence = learned(confirmed=confirmed)
     await memory.remember(episode("r1"), [(lesson, evidence)])
+    for run in range(8):
+        await memory.remember(episode(f"hard {run}", task=HARD))
     await using(memory, lesson["id"], *outcomes, task=task)
     assert (await only(memory)).state == state
     given = (await memory.recall(TASK, Wanted("r"))).used
