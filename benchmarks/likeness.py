@@ -13,7 +13,7 @@ import json
 import random
 from pathlib import Path
 
-from reflexion.memory.lessons import LEAST_LIKENESS
+from reflexion.memory.choice import LEAST_LIKENESS
 from reflexion.memory.likeness import rank
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "HumanEval.jsonl.gz"

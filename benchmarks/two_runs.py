@@ -61,7 +61,7 @@ async def main(task: str, tests: str) -> None:
     with FakeOpenAI(patience_s=600) as recorder, tempfile.TemporaryDirectory() as folder:
         recorder.default(local.model, forwarded(local))
         connection = ConnectionSettings(base_url=recorder.base_url)
-        settings = Settings(model=local.model, threshold=1, max_tokens=1024, temperature=0)
+        settings = Settings(model=local.model, threshold=1, max_tokens=1024, temperature=0, memory_control=0)
         agent = open_reflexion(settings, connection=connection, database_url=f"sqlite:///{folder}/memory.sqlite")
         async with agent:
             show("first thread", await agent.run(task, tests=tests, thread="first", max_attempts=5))

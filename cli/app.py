@@ -3,9 +3,12 @@
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from reflexion.cli.memory import memory
+from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
 
 app = typer.Typer(
     name="reflexion",
@@ -16,16 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-PASSED, NOT_PASSED, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes."""
-
-BaseUrl = Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")]
-ModelName = Annotated[
-    str | None, typer.Option(help="Model of all roles: a name, profile:NAME, or a GGUF file for the embedded server.")
-]
-Database = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory://.")]
-Prompts = Annotated[Path | None, typer.Option(help="Folder with prompt files of your own.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+app.add_typer(memory)
 
 
 @app.command()
@@ -102,11 +96,11 @@ def run(
         wait_s=wait,
         decision=decision,
         settings={name: value for name, value in settings.items() if value is not None},
-        installation=_given(base_url=base_url, database_url=database, prompts=prompts),
+        installation=given(base_url=base_url, database_url=database, prompts=prompts),
         as_json=as_json,
         quiet=quiet,
     )
-    _exit(lambda: run_task(request))
+    leave(lambda: run_task(request))
 
 
 @app.command()
@@ -139,13 +133,11 @@ def calibrate(
         concurrency=concurrency,
         out=out,
         picture=picture,
-        settings=_given(
-            threshold=threshold, model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang
-        ),
-        installation=_given(base_url=base_url, database_url=database, prompts=prompts),
+        settings=given(threshold=threshold, model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang),
+        installation=given(base_url=base_url, database_url=database, prompts=prompts),
         as_json=as_json,
     )
-    _exit(lambda: calibrate_file(request))
+    leave(lambda: calibrate_file(request))
 
 
 @app.command()
@@ -155,7 +147,7 @@ def graph(
     """Print the graph as Mermaid."""
     from reflexion.cli.graph import draw  # noqa: PLC0415
 
-    _exit(lambda: draw(png))
+    leave(lambda: draw(png))
 
 
 @app.command()
@@ -170,7 +162,7 @@ def studio(
     """Serve the graph for LangGraph Studio and its SDK, on this machine alone."""
     from reflexion.cli.studio import serve  # noqa: PLC0415
 
-    _exit(lambda: serve(port, jobs=jobs, database=database, verbose=verbose))
+    leave(lambda: serve(port, jobs=jobs, database=database, verbose=verbose))
 
 
 @app.command()
@@ -187,26 +179,8 @@ def doctor(
     from reflexion.cli.doctor import examine, stop_server  # noqa: PLC0415
 
     if stop_embedded:
-        _exit(stop_server)
-    _exit(lambda: examine(_given(base_url=base_url, database_url=database), model=model, as_json=as_json))
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _exit(command: Any) -> None:
-    """Run a command; its own errors become one line and an exit code."""
-    from reflexion.cli.errors import EXPECTED, one_line  # noqa: PLC0415
-
-    try:
-        code = command()
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except EXPECTED as error:
-        print(f"reflexion: {one_line(error)}", file=sys.stderr)  # noqa: T201
-        code = WRONG_USE
-    raise typer.Exit(code)
+        leave(stop_server)
+    leave(lambda: examine(given(base_url=base_url, database_url=database), model=model, as_json=as_json))
 
 
 def main() -> None:

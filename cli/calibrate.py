@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.calibration_view import print_calibration
 from reflexion.cli.errors import one_line
+from reflexion.cli.options import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.graphs.calibrate import calibrate
 from reflexion.graphs.calibration_report import CalibrationReport, FailedExample
 from reflexion.graphs.installation import read_installation

@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 
-from reflexion.cli.app import PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.errors import EXPECTED, one_line
+from reflexion.cli.options import PASSED, UNREACHABLE, WRONG_USE
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.memory import open_persistence
 from reflexion.models import (

@@ -1,7 +1,7 @@
 """Errors that a user can mend: shown as one line, never as a traceback."""
 
 from reflexion.graphs import ConfigurationError
-from reflexion.memory import DatabaseError, ThreadBusy
+from reflexion.memory import DatabaseError, ThreadBusy, TransferError
 from reflexion.models import ModelConfigurationError
 from reflexion.models.embedded import EmbeddedModelError
 from reflexion.prompts import PromptError
@@ -13,6 +13,7 @@ EXPECTED = (
     ModelConfigurationError,
     PromptError,
     ThreadBusy,
+    TransferError,
 )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from reflexion.cli.app import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.errors import one_line
+from reflexion.cli.options import INTERRUPTED, NOT_PASSED, PASSED, UNREACHABLE, WRONG_USE
 from reflexion.cli.review import TerminalReviewer, interactive, read_decision
 from reflexion.cli.view import Progress, print_summary
 from reflexion.graphs import ConfigurationError, Reflexion, Result, ReviewPending, open_reflexion

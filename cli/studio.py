@@ -19,7 +19,7 @@ from typing import Any
 
 from dotenv import load_dotenv
 
-from reflexion.cli.app import INTERRUPTED
+from reflexion.cli.options import INTERRUPTED
 from reflexion.graphs import ConfigurationError, server
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.memory import open_persistence

@@ -145,6 +145,7 @@ def print_summary(result: Result, console: Console) -> None:
     if result.advisory:
         lines.append(f"the score is advisory: {_caveat(result)}; give --tests or --expect for a verdict")
     lines += [f"used lesson ({lesson['similarity']:.2f}): {lesson['text']}" for lesson in result.lessons_used]
+    lines += [f"withheld, to measure what lessons do: {lesson['text']}" for lesson in result.lessons_withheld]
     lines += [f"learned: {lesson['text']}" for lesson in result.lessons_learned]
     if result.usage.tokens and not result.usage.estimated:
         others = [f"{name} {display_usd(cost)}" for name, cost in result.what_if_usd.items()]

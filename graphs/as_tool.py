@@ -18,14 +18,17 @@ from reflexion.graphs.run import Event
 from reflexion.memory.locks import ThreadBusy
 from reflexion.nodes import make_settings
 from reflexion.nodes.recall import read_task
-from reflexion.nodes.remember import TELLS_WHAT_HELPS
 from reflexion.nodes.settings import ConfigurationError, explain
+from reflexion.nodes.turn import StopReason
 
 DESCRIPTION = (
     "Hand over one task whose result can be checked, such as code with tests or a question with a known form of "
     "answer. It is attempted, checked and attempted again with what was learned until it passes. Returns the best "
     "answer, and says so where that did not pass."
 )
+
+SAYS_SOMETHING: frozenset[StopReason] = frozenset({"passed", "max_attempts", "plateau"})
+"""A call that ended otherwise was broken off: the same call, made again, is worked on again."""
 
 WAIT_S = 3_600.0
 """How long a call waits for the one before on the same thread, in seconds."""
@@ -138,7 +141,7 @@ def _thread_of(config: RunnableConfig, name: str, arguments: dict[str, Any]) -> 
 async def _finished(agent: Reflexion, thread: str) -> Result | None:
     """The result of a call that was made before; None where there is none that says anything."""
     state = await agent.graph.aget_state({"configurable": {"thread_id": thread}})
-    if state.next or state.values.get("stop_reason") not in TELLS_WHAT_HELPS:
+    if state.next or state.values.get("stop_reason") not in SAYS_SOMETHING:
         return None
     return result_of(state.values, thread)  # type: ignore[arg-type]
 

@@ -80,6 +80,8 @@ class Result:
     run_id: str
     attempts: tuple[AttemptResult, ...]
     lessons_used: tuple[RecalledLesson, ...]
+    lessons_withheld: tuple[RecalledLesson, ...]
+    """Would have been used, had this run not been one of those that measure what memory does."""
     lessons_learned: tuple[LearnedLesson, ...]
     usage: RunUsage
     duration_s: float
@@ -131,6 +133,7 @@ def result_of(state: State, thread_id: str) -> Result:
         run_id=state["run_id"],
         attempts=tuple(_attempt(attempt, state) for attempt in state["attempts"]),
         lessons_used=tuple(state["lessons_used"]),
+        lessons_withheld=tuple(state.get("lessons_withheld", ())),
         lessons_learned=tuple(state["lessons_learned"]),
         usage=RunUsage(
             **asdict(Usage.of(calls)),

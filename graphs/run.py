@@ -30,6 +30,7 @@ EVENTS = frozenset(
         "fell_back",
         "planned",
         "recalled",
+        "withheld",
         "reflected",
         "reviewed",
         "scored",

@@ -80,6 +80,10 @@ class Output(TypedDict, total=False):
     lessons_used: Annotated[
         list[RecalledLesson], Field(title="Lessons used", description="Recalled from earlier runs.")
     ]
+    lessons_withheld: Annotated[
+        list[RecalledLesson],
+        Field(title="Lessons withheld", description="Not used, to measure what lessons do."),
+    ]
     lessons_learned: Annotated[list[LearnedLesson], Field(title="Lessons learned", description="Kept for later runs.")]
     messages: Annotated[
         list[AnyMessage],
@@ -108,6 +112,7 @@ class State(TypedDict, total=False):
     """Tests that the model wrote itself, and what the attempts did on them; None before there are any."""
     plan: str
     lessons_used: list[RecalledLesson]
+    lessons_withheld: list[RecalledLesson]
     lessons_learned: list[LearnedLesson]
     calls: Annotated[list[Call], merge_calls]
     elapsed_s: Annotated[float, add_seconds]
@@ -129,6 +134,7 @@ def fresh() -> dict[str, Any]:
         "own_tests": None,
         "plan": "",
         "lessons_used": [],
+        "lessons_withheld": [],
         "lessons_learned": [],
         "calls": None,
         "elapsed_s": None,

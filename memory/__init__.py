@@ -1,36 +1,59 @@
 """Episodic memory: reflections, lessons, and the database that keeps them."""
 
-from reflexion.memory.lessons import Lessons, most_alike
+from reflexion.memory.choice import Recalled, Wanted, choose, most_alike
+from reflexion.memory.effect import Comparison, Effect
 from reflexion.memory.locks import ThreadBusy, ThreadLocks
+from reflexion.memory.memory import Gone, Memory, open_memory
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
 from reflexion.memory.quality import LONGEST as LONGEST_LESSON
 from reflexion.memory.quality import objection
 from reflexion.memory.records import (
     LONGEST_TASK,
+    LONGEST_VERDICT,
+    Episode,
+    Evidence,
+    Experience,
     Lesson,
     RecalledLesson,
     Reflection,
-    as_lesson,
-    lesson_id,
+    Use,
+    make_lesson,
     merge_reflections,
+    task_key,
 )
+from reflexion.memory.transfer import TransferError
+from reflexion.memory.worth import KnownLesson
 
 __all__ = [
     "LONGEST_LESSON",
     "LONGEST_TASK",
+    "LONGEST_VERDICT",
+    "Comparison",
     "DatabaseError",
+    "Effect",
+    "Episode",
+    "Evidence",
+    "Experience",
+    "Gone",
+    "KnownLesson",
     "Lesson",
-    "Lessons",
+    "Memory",
     "Persistence",
+    "Recalled",
     "RecalledLesson",
     "Reflection",
     "ThreadBusy",
     "ThreadLocks",
-    "as_lesson",
+    "TransferError",
+    "Use",
+    "Wanted",
+    "choose",
     "default_database_url",
-    "lesson_id",
+    "make_lesson",
     "merge_reflections",
     "most_alike",
     "objection",
+    "open_memory",
     "open_persistence",
+    "task_key",
 ]

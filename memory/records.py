@@ -1,8 +1,9 @@
-"""What is remembered: a thread's own reflections, and the lessons that threads share."""
+"""What is remembered, as plain JSON: a thread's own reflections, lessons, and what became of them in each run."""
 
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from typing_extensions import TypedDict
 
@@ -12,6 +13,12 @@ KEPT_REFLECTIONS = 20
 
 LONGEST_TASK = 4_000
 """Characters of a task that are remembered: twenty reflections lie in every checkpoint of their thread."""
+
+LONGEST_VERDICT = 400
+"""Characters of an evaluator's verdict that are kept as evidence."""
+
+Outcome = Literal["helped", "hurt", "neither"]
+State = Literal["candidate", "active", "quarantined", "retired"]
 
 
 class Reflection(TypedDict):
@@ -30,27 +37,87 @@ class Reflection(TypedDict):
     """Seconds since 1970."""
 
 
+class Evidence(TypedDict):
+    """Why a run came to a lesson."""
+
+    thread_id: str
+    attempt: int
+    """Number of the attempt that failed."""
+    text: str
+    """The run's own words, which may differ a little from the lesson's."""
+    evaluator: str
+    verdict: str
+    """What the evaluator said of the attempt, its first `LONGEST_VERDICT` characters."""
+    confirmed: bool
+    """The attempt right after it passed."""
+
+
+class Use(TypedDict):
+    """What a run that was given a lesson made of it."""
+
+    passed: bool
+    """At its first attempt, the one whose prompt held this lesson and nothing that the run itself had learned."""
+    expected: float
+    """The chance of that, 0..1, by the runs of the same task that used no lesson."""
+    outcome: Outcome
+    replaced_by: str
+    """The lesson that this run came to instead, and that then passed; empty for none."""
+
+
+class Experience(TypedDict):
+    """What one run has to do with one lesson; written once, by that run alone, so that nothing is counted twice."""
+
+    lesson_id: str
+    run_id: str
+    at: float
+    evidence: Evidence | None
+    """It came to the lesson."""
+    use: Use | None
+    """It was given the lesson."""
+
+
+class Earlier(TypedDict):
+    """What a lesson of the form before experiences had counted."""
+
+    seen: int
+    used: int
+    helped: int
+    experience: Experience
+
+
 class Lesson(TypedDict):
-    """A reflection that later runs may use, as the store keeps it: plain JSON."""
+    """A rule for a task, as the store keeps it: never changed, so that no run can overwrite what another one counts."""
 
     id: str
     task: str
+    """Its first `LONGEST_TASK` characters."""
+    task_key: str
     text: str
-    evaluator: str
-    thread_id: str
-    run_id: str
-    attempt: int
-    confirmed: bool
-    """The attempt right after it passed."""
     created_at: float
-    last_seen_at: float
-    times_seen: int
-    """How often runs have come to the same lesson."""
-    times_used: int
-    times_helped: int
-    """Runs that used it and passed."""
-    credited_run: str
-    """The last run that was counted, so that a repeated step counts nothing twice."""
+    earlier: Earlier | None
+
+
+class Episode(TypedDict):
+    """How a run went: written once, at its end."""
+
+    run_id: str
+    thread_id: str
+    task: str
+    """Its first 200 characters."""
+    task_key: str
+    scores: list[float | None]
+    """Of the attempts, 0..1; None where there was no verdict."""
+    first_passed: bool | None
+    """Of the first attempt; None without a verdict that rests on more than an opinion."""
+    passed: bool
+    stop_reason: str
+    cost_usd: str | None
+    """None where a price is unknown."""
+    lessons_used: list[str]
+    lessons_withheld: list[str]
+    """Would have been used, had this run not been one of those that measure what memory does."""
+    lessons_learned: list[str]
+    at: float
 
 
 class RecalledLesson(TypedDict):
@@ -60,6 +127,9 @@ class RecalledLesson(TypedDict):
     text: str
     similarity: float
     """Likeness of the tasks, 0..1."""
+    state: State
+    explored: bool
+    """It is on trial in place of the best one."""
 
 
 def merge_reflections(old: Sequence[Reflection] | None, new: Sequence[Reflection] | None) -> list[Reflection]:
@@ -68,29 +138,20 @@ def merge_reflections(old: Sequence[Reflection] | None, new: Sequence[Reflection
     return list(merged.values())[-KEPT_REFLECTIONS:]
 
 
-def lesson_id(task: str, text: str) -> str:
-    """The identity of a lesson: its task and its words, whatever the spacing and case."""
-    return hashlib.sha256(f"{_folded(task)}\n{_folded(text)}".encode()).hexdigest()[:16]
+def task_key(task: str) -> str:
+    """The identity of a task: its words, whatever the spacing and case, as far as they are remembered."""
+    return _digest(_folded(task[:LONGEST_TASK]))
 
 
-def as_lesson(reflection: Reflection, thread_id: str) -> Lesson:
-    """The lesson that a reflection is, never seen before."""
-    return Lesson(
-        id=lesson_id(reflection["task"], reflection["text"]),
-        task=reflection["task"],
-        text=reflection["text"],
-        evaluator="",
-        thread_id=thread_id,
-        run_id=reflection["run_id"],
-        attempt=reflection["attempt"],
-        confirmed=False,
-        created_at=reflection["created_at"],
-        last_seen_at=reflection["created_at"],
-        times_seen=1,
-        times_used=0,
-        times_helped=0,
-        credited_run="",
-    )
+def make_lesson(task: str, text: str, created_at: float) -> Lesson:
+    """A lesson; its identity is its task and its words, whatever the spacing and case."""
+    task = task[:LONGEST_TASK]
+    key = _digest(f"{_folded(task)}\n{_folded(text)}")
+    return Lesson(id=key, task=task, task_key=task_key(task), text=text, created_at=created_at, earlier=None)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _folded(text: str) -> str:

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import CriterionError, ExpectError, Rubric, TestsInvalid, as_tests, read_expectation
-from reflexion.memory import Lessons, RecalledLesson, Reflection, as_lesson, most_alike
+from reflexion.memory import Memory, Recalled, Reflection, Wanted, choose, make_lesson, most_alike
 from reflexion.nodes.settings import ConfigurationError, said
 from reflexion.nodes.turn import Delta, Turn
 
@@ -57,25 +57,32 @@ async def recall(state: RecallReads, turn: Turn, *, fresh: Callable[[], Mapping[
     steps = FEWEST_STEPS + (turn.settings.review in {"answer", "both"})
     if state.get("remaining_steps", steps) < steps:
         raise ConfigurationError(f"a single attempt needs a recursion limit of at least {steps + 1}")
-    lessons = await _recalled(spec["text"], state.get("reflections", []), turn)
-    for lesson in lessons:
+    recalled = await _recalled(spec["text"], state.get("reflections", []), turn)
+    for lesson in recalled.used:
         turn.emit("recalled", **lesson)
+    for lesson in recalled.withheld:
+        turn.emit("withheld", **lesson)
     return {
         **fresh(),
         "spec": spec,
         "settings": said(turn.settings, turn.kit.settings),
         "run_id": turn.step_id,
-        "lessons_used": lessons,
+        "lessons_used": recalled.used,
+        "lessons_withheld": recalled.withheld,
     }
 
 
-async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> list[RecalledLesson]:
+async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> Recalled:
     settings = turn.settings
     if not settings.memory or not settings.lessons:
-        return []
-    shared = [] if turn.store is None else await Lessons(turn.store, settings.namespace).all()
-    known = {lesson["id"]: lesson for lesson in [*(as_lesson(r, turn.thread_id) for r in own), *shared]}
-    return await asyncio.to_thread(most_alike, task, list(known.values()), settings.lessons) if known else []
+        return Recalled()
+    wanted = Wanted(turn.step_id, settings.lessons, settings.memory_explore, settings.memory_control)
+    if turn.store is not None:
+        return await Memory(turn.store, settings.namespace).recall(task, wanted)
+    # Without a store a thread has its own reflections alone.
+    lessons = [make_lesson(r["task"], r["text"], r["created_at"]) for r in own]
+    alike = await asyncio.to_thread(most_alike, task, lessons) if lessons else []
+    return choose(wanted, alike, {})
 
 
 def read_task(state: RecallReads) -> TaskSpec:

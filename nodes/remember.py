@@ -1,5 +1,6 @@
-"""Last node: names the result and leaves lessons for later runs."""
+"""Last node: names the result, and leaves to later runs how it went and what it has learned."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,18 @@ from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
-from reflexion.memory import Lesson, Lessons, RecalledLesson, Reflection, as_lesson
+from reflexion.memory import (
+    LONGEST_VERDICT,
+    Episode,
+    Evidence,
+    Lesson,
+    Memory,
+    RecalledLesson,
+    Reflection,
+    make_lesson,
+    task_key,
+)
+from reflexion.models import Call, Usage
 from reflexion.nodes.attempts import best_attempt
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, StopReason, Turn
@@ -15,8 +27,8 @@ from reflexion.nodes.turn import Delta, StopReason, Turn
 TEACHES_NOTHING: frozenset[StopReason] = frozenset({"evaluator_failed", "refused"})
 """After these nothing is stored: there was no verdict to learn from."""
 
-TELLS_WHAT_HELPS: frozenset[StopReason] = frozenset({"passed", "max_attempts", "plateau"})
-"""Only these say something about the lessons that a run used: any other run might still have passed."""
+LONGEST_TITLE = 200
+"""Characters of its task that an episode keeps."""
 
 UNDER_OTHER_SETTINGS = "the run had been ended under other settings than those it was resumed with"
 
@@ -28,6 +40,8 @@ class RememberReads(TypedDict):
     attempts: list[Attempt]
     reflections: list[Reflection]
     lessons_used: list[RecalledLesson]
+    lessons_withheld: list[RecalledLesson]
+    calls: list[Call]
     run_id: str
 
 
@@ -36,7 +50,7 @@ Stop = tuple[StopReason, str]
 
 
 async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any], Stop | None]) -> Delta:
-    """Name the best attempt and the stop reason, store lessons, and credit those that were used.
+    """Name the best attempt and the stop reason, remember how the run went.
 
     Args:
         state: see `RememberReads`.
@@ -46,14 +60,9 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
     reason, detail = stop(state, turn.settings) or ("max_attempts", UNDER_OTHER_SETTINGS)
     best = best_attempt(state["attempts"])
     learned: list[Lesson] = []
-    if turn.settings.memory and turn.store is not None:
-        memory = Lessons(turn.store, turn.settings.namespace)
-        if reason not in TEACHES_NOTHING:
-            learned = lessons_of(state, turn.thread_id)
-            await memory.add(learned)
-        if reason in TELLS_WHAT_HELPS and _judged(state["attempts"][-1]):
-            used = [lesson["id"] for lesson in state["lessons_used"]]
-            await memory.credit(used, run_id=state["run_id"], helped=reason == "passed")
+    if turn.settings.memory and turn.store is not None and reason not in TEACHES_NOTHING:
+        memory = Memory(turn.store, turn.settings.namespace)
+        learned = await memory.remember(episode_of(state, turn.thread_id, reason), lessons_of(state, turn.thread_id))
     turn.emit("stopped", reason=reason, detail=detail, attempt=best["number"] if best else None)
     delta: Delta = {
         "answer": best["answer"] if best else "",
@@ -68,21 +77,48 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
     return delta
 
 
-def lessons_of(state: RememberReads, thread_id: str) -> list[Lesson]:
-    """The lessons of a run: what it reflected and thought worth keeping."""
+def lessons_of(state: RememberReads, thread_id: str) -> list[tuple[Lesson, Evidence]]:
+    """The lessons of a run, and why it came to them: what it reflected and thought worth keeping."""
     attempts = {attempt["number"]: attempt for attempt in state["attempts"]}
-    lessons = {}
+    lessons = []
     for reflection in state.get("reflections", []):
         if reflection["run_id"] != state["run_id"]:
             continue
-        lesson = as_lesson(reflection, thread_id)
-        lesson["evaluator"] = attempts[reflection["attempt"]].get("evaluator", "")
-        following = attempts.get(reflection["attempt"] + 1)
-        lesson["confirmed"] = following is not None and _judged(following) and following.get("passed", False)
-        lessons[lesson["id"]] = lesson
-    return list(lessons.values())
+        failed, following = attempts[reflection["attempt"]], attempts.get(reflection["attempt"] + 1)
+        evidence = Evidence(
+            thread_id=thread_id,
+            attempt=reflection["attempt"],
+            text=reflection["text"],
+            evaluator=failed.get("evaluator", ""),
+            verdict=failed.get("feedback", "")[:LONGEST_VERDICT],
+            confirmed=following is not None and _judged(following) and following.get("passed", False),
+        )
+        lessons.append((make_lesson(reflection["task"], reflection["text"], reflection["created_at"]), evidence))
+    return lessons
+
+
+def episode_of(state: RememberReads, thread_id: str, reason: StopReason) -> Episode:
+    """How the run went."""
+    attempts, task = state["attempts"], state["spec"]["text"]
+    first = attempts[0] if attempts else None
+    return Episode(
+        run_id=state["run_id"],
+        thread_id=thread_id,
+        task=task[:LONGEST_TITLE],
+        task_key=task_key(task),
+        scores=[attempt.get("score") for attempt in attempts],
+        first_passed=first.get("passed", False) if first and _judged(first) else None,
+        passed=reason == "passed",
+        stop_reason=reason,
+        cost_usd=Usage.of(state.get("calls", [])).as_json()["cost_usd"],
+        lessons_used=[lesson["id"] for lesson in state["lessons_used"]],
+        lessons_withheld=[lesson["id"] for lesson in state.get("lessons_withheld", [])],
+        lessons_learned=[],
+        at=time.time(),
+    )
 
 
 def _judged(attempt: Attempt) -> bool:
     """Whether its score says what a lesson was worth: no praise by a model that praises all, nor a reviewer's work."""
-    return not attempt.get("advisory") and attempt["style"] != "edited"
+    grounded = not attempt.get("advisory") and attempt["style"] != "edited"
+    return grounded and attempt.get("score") is not None

@@ -152,6 +152,22 @@ class Settings(BaseSettings):
         description="More than one has been measured to help less.",
         json_schema_extra={"langgraph_nodes": ["recall"]},
     )
+    memory_explore: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        title="Lessons on trial",
+        description="Share of the runs (0 to 1) in which a lesson yet unproven takes the place of the best one.",
+        json_schema_extra={"langgraph_nodes": ["recall"]},
+    )
+    memory_control: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        title="Runs without lessons",
+        description="Share of the runs (0 to 1) that are given no lesson, so that it can be measured what lessons do.",
+        json_schema_extra={"langgraph_nodes": ["recall"]},
+    )
     namespace: str = Field(
         default="default",
         min_length=1,

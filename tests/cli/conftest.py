@@ -17,6 +17,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:
         if name.startswith(("REFLEXION_", "OPENAI_", "LANGSMITH_")):
             monkeypatch.delenv(name)
+    for chance in ("EXPLORE", "CONTROL"):
+        monkeypatch.setenv(f"REFLEXION_MEMORY_{chance}", "0")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 

@@ -16,7 +16,7 @@ import langchain_openai  # noqa: F401 - here for the fork server
 import reflexion.memory.postgres
 import reflexion.memory.sqlite  # noqa: F401
 from reflexion.graphs import Settings, open_reflexion
-from reflexion.memory import Lessons, ThreadBusy
+from reflexion.memory import Memory, ThreadBusy
 from reflexion.models import ConnectionSettings, trace_client
 
 TASK = "Sum a list."
@@ -55,7 +55,14 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
     models = {f"{role}_model": f"{role}-m" for role in ("actor", "reflector", "planner")}
     code = how == "code"
     settings = Settings(
-        **models, evaluator_model="critic-m", max_attempts=2, threshold=1, generate_tests=code, test_timeout_s=60
+        **models,
+        evaluator_model="critic-m",
+        max_attempts=2,
+        threshold=1,
+        generate_tests=code,
+        test_timeout_s=60,
+        memory_explore=0,
+        memory_control=0,
     )
     connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
     if slow:
@@ -71,13 +78,13 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
 
 
 def hold(method: str, say: Any) -> None:
-    """Let a method of the lessons say that it was called, and never return."""
+    """Let a method of the memory say that it was called, and never return."""
 
     async def held(*_: Any, **__: Any) -> None:
         say("held")
         await asyncio.Event().wait()
 
-    setattr(Lessons, method, held)
+    setattr(Memory, method, held)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,16 @@ class Bench:
         self.server.default("planner-m", "1. Look at the empty list.")
 
     def settings(self, **values: Any) -> Settings:
-        models = {
+        usual: dict[str, Any] = {
             "actor_model": "actor-m",
             "evaluator_model": "critic-m",
             "reflector_model": "reflector-m",
             "planner_model": "planner-m",
+            # What chance decides is tested where it is the matter.
+            "memory_explore": 0,
+            "memory_control": 0,
         }
-        return Settings(**models | values)
+        return Settings(**usual | values)
 
     def connection(self, **values: Any) -> ConnectionSettings:
         return ConnectionSettings(**{"base_url": self.server.base_url, "api_key": "any", "max_retries": 0} | values)

@@ -41,7 +41,7 @@ def builder(bench):
 
 
 async def lessons(store):
-    return [item.value["text"] for item in await store.asearch(("reflexion",))]
+    return [item.value["text"] for item in await store.asearch(("reflexion", "lessons"))]
 
 
 @pytest.mark.parametrize("store", [None, InMemoryStore()], ids=["no store around it", "another store around it"])

@@ -12,6 +12,7 @@ from langgraph.types import Command, interrupt
 from loop_bench import BAD, GOOD, LESSON
 
 from reflexion.graphs import ConfigurationError, as_tool
+from reflexion.memory import Memory
 from reflexion.testing import Reply
 
 
@@ -123,8 +124,8 @@ async def test_parallel_calls_have_threads_of_their_own_and_one_memory(bench):
         assert own == threads
         assert {line.config["configurable"]["thread_id"] for line in saver.list(None)} == {"theirs"}
         assert await store.asearch(()) == []
-        (lesson, *_) = await agent.persistence.store.asearch(("reflexion",))
-        assert lesson.value["text"] == LESSON
+        texts = {each.lesson["text"] for each in await Memory(agent.persistence.store).lessons()}
+        assert texts == {LESSON}
     assert set(state) == {"messages"}
 
 

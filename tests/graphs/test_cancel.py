@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from loop_bench import BAD, GOOD, LESSON, Bench
 
-from reflexion.memory import Lessons, ThreadBusy
+from reflexion.memory import Memory, Recalled, ThreadBusy
 
 ROLES = ["actor", "critic", "reflector", "planner"]
 
@@ -92,12 +92,12 @@ async def test_cancel_at_the_last_node_changes_nothing(bench):
 async def test_cancel_while_lessons_are_recalled(bench, monkeypatch):
     asked, answer = asyncio.Event(), asyncio.Event()
 
-    async def slow(_):
+    async def slow(*_):
         asked.set()
         await answer.wait()
-        return []
+        return Recalled()
 
-    monkeypatch.setattr(Lessons, "all", slow)
+    monkeypatch.setattr(Memory, "recall", slow)
     async with bench.agent() as agent:
         running = asyncio.create_task(agent.run("Sum a list.", thread="t"))
         await asked.wait()

@@ -32,12 +32,25 @@ async def test_every_event_is_documented_with_its_fields_and_every_documented_on
     async with bench.agent(max_attempts=3, fallback_models=("spare-m",)) as agent:
         events = [event async for event in agent.stream("Sum a list.")]
     table = documented()
-    elsewhere = {"circuit", "custom", "review", "reviewed"}
+    elsewhere = {"circuit", "custom", "review", "reviewed", "withheld"}
     assert {event["event"] for event in events} == set(table) - elsewhere
     for kind, fields in table.items():
         words = {"first", "fresh", "revise", "stream", "overloaded", "usd", "seconds"} & fields
         seen = sent(events, kind)
         assert set().union(*seen) == fields - words - {"Result"} or kind in elsewhere
+
+
+async def test_a_lesson_that_is_withheld_is_told(bench: Bench):
+    async with bench.agent(max_attempts=2) as agent:
+        learned = await agent.run("Sum a list.")
+        events = [event async for event in agent.stream("Sum a list.", memory_control=1)]
+    (withheld,) = [event for event in events if event["event"] == "withheld"]
+    (told,) = sent(events, "withheld")
+    result = events[-1]["result"]
+    assert told == documented()["withheld"]
+    assert withheld["id"] == result.lessons_withheld[0]["id"] == learned.lessons_learned[0]["id"]
+    assert result.lessons_used == ()
+    assert learned.lessons_learned[0]["text"] not in bench.prompt("actor", 2)
 
 
 async def test_a_review_is_told_before_and_after(bench: Bench):

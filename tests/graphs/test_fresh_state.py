@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from loop_bench import BAD, GOOD, LESSON, Bench
 
-from reflexion.graphs import ConfigurationError
-from reflexion.memory import Reflection, merge_reflections
+from reflexion.graphs import ConfigurationError, build_graph
+from reflexion.memory import Memory, Reflection, merge_reflections
 from reflexion.memory.records import KEPT_REFLECTIONS
 
 THREAD = {"configurable": {"thread_id": "t"}}
@@ -67,14 +68,22 @@ async def test_what_a_refused_input_held_does_not_leak_and_does_not_block_its_th
     assert (spec["tests"], spec["expect"]) == ("", None)
 
 
-async def test_a_thread_keeps_its_reflections_and_recalls_them(bench):
+async def test_a_thread_keeps_its_reflections_and_has_no_lessons_of_another_namespace(bench):
     async with bench.agent(namespace="one") as agent:
         await agent.run("Sum a list of numbers.", thread="t")
     async with bench.agent(namespace="another") as agent:
         result = await agent.run("Sum a list of numbers.", thread="t")
         values = (await agent.graph.aget_state(THREAD)).values
-    assert [lesson["text"] for lesson in result.lessons_used] == [LESSON]
+    assert result.lessons_used == ()
     assert len(values["reflections"]) == 4
+
+
+async def test_without_a_store_a_thread_recalls_its_own_reflections(bench):
+    graph = build_graph(settings=bench.settings(), connection=bench.connection()).compile(checkpointer=InMemorySaver())
+    first = await graph.ainvoke({"task": "Sum a list of numbers."}, THREAD)
+    second = await graph.ainvoke({"task": "Sum a list of numbers."}, THREAD)
+    assert first["lessons_used"] == []
+    assert [lesson["text"] for lesson in second["lessons_used"]] == [LESSON]
 
 
 async def test_memory_off_neither_reads_nor_writes_anything_that_outlives_the_run(bench):
@@ -82,10 +91,10 @@ async def test_memory_off_neither_reads_nor_writes_anything_that_outlives_the_ru
         await agent.run("Sum a list.", thread="t")
         result = await agent.run("Sum a list.", thread="t", memory=False)
         values = (await agent.graph.aget_state(THREAD)).values
-        lessons = await agent.persistence.store.asearch(("reflexion",))
+        lessons = await Memory(agent.persistence.store).lessons()
     assert result.lessons_used == result.lessons_learned == ()
     assert len(values["reflections"]) == 2
-    assert [lesson.value["times_seen"] for lesson in lessons] == [1]
+    assert [lesson.seen for lesson in lessons] == [1]
     assert LESSON not in bench.prompt("actor", 3)
     assert LESSON in bench.prompt("actor", 4)
 

@@ -4,6 +4,7 @@ import pytest
 from broken_off import TASK, Child
 from loop_bench import BAD, GOOD, LESSON, Bench
 
+from reflexion.memory import Memory
 from reflexion.memory.records import LONGEST_TASK
 
 
@@ -25,7 +26,7 @@ def test_a_second_process_uses_the_lesson_of_the_first_exactly_once(durable):
 
 
 async def lessons(agent):
-    return [item.value for item in await agent.persistence.store.asearch(("reflexion",))]
+    return [known.as_json() for known in await Memory(agent.persistence.store).lessons()]
 
 
 async def test_whether_a_lesson_helped_is_counted(bench):
@@ -36,8 +37,9 @@ async def test_whether_a_lesson_helped_is_counted(bench):
         (helped,) = await lessons(agent)
         await agent.run(TASK, max_attempts=1)
         (failed,) = await lessons(agent)
-    assert (helped["confirmed"], helped["times_used"], helped["times_helped"]) == (True, 1, 1)
-    assert (failed["times_used"], failed["times_helped"]) == (2, 1)
+    assert (helped["confirmed"], helped["used"], helped["helped"], helped["hurt"]) == (True, 1, 1, 0)
+    # On a task on which the first attempt has failed before, failing again says nothing against a lesson.
+    assert (failed["used"], failed["helped"], failed["hurt"]) == (2, 1, 0)
 
 
 async def test_a_run_that_was_broken_off_says_nothing_about_a_lesson(bench):
@@ -45,7 +47,7 @@ async def test_a_run_that_was_broken_off_says_nothing_about_a_lesson(bench):
         await agent.run(TASK, max_attempts=2)
         await agent.run(TASK, budget_tokens=10)
         (kept,) = await lessons(agent)
-    assert kept["times_used"] == 0
+    assert kept["used"] == 0
 
 
 async def test_one_namespace_does_not_see_another(bench):
@@ -86,7 +88,7 @@ async def test_an_advisory_verdict_stores_and_credits_nothing(bench):
         assert result.lessons_learned == ()
         await agent.run(TASK)
         (kept,) = await lessons(agent)
-    assert (kept["times_seen"], kept["times_used"]) == (1, 0)
+    assert (kept["seen"], kept["used"]) == (1, 0)
 
 
 async def test_a_long_task_is_remembered_by_its_beginning(bench):

@@ -10,6 +10,7 @@ import pytest
 from broken_off import Child
 from loop_bench import LESSON, Bench
 
+from reflexion.memory import Memory
 from reflexion.testing import Reply
 
 NEEDED = {"actor": 2, "critic": 2, "reflector": 1, "planner": 1}
@@ -24,7 +25,7 @@ def start(bench: Bench, *, slow: str = "", how: str = "task") -> Child:
 
 def kill_in(bench: Bench, node: str) -> None:
     """Start a run and kill its process in the middle of a node."""
-    slow = {"recall": "all", "remember": "credit"}.get(node, "")
+    slow = {"recall": "recall", "remember": "_trim"}.get(node, "")
     bench.server.hold(f"{node}-m")
     child = start(bench, slow=slow)
     try:
@@ -70,8 +71,9 @@ async def test_a_lesson_is_counted_once_however_often_its_run_ends(bench):
     kill_in(bench, "remember")
     async with bench.agent(max_attempts=2) as agent:
         await agent.run(broken_off.TASK, thread="t")
-        (kept,) = await agent.persistence.store.asearch(("reflexion",))
-    assert (kept.value["times_seen"], kept.value["times_used"], kept.value["times_helped"]) == (2, 1, 0)
+        (kept,) = await Memory(agent.persistence.store).lessons()
+        episodes = await Memory(agent.persistence.store).episodes()
+    assert (kept.seen, kept.used, kept.helped, len(episodes)) == (2, 1, 0, 2)
 
 
 async def test_another_task_on_a_broken_off_thread_starts_afresh(bench):

@@ -39,7 +39,7 @@ async def test_passing_them_shows_their_origin_and_teaches_nothing(tested):
     tested.server.script("actor-m", BAD, RIGHT)
     async with agent(tested) as running:
         result = await running.run(CODE)
-        assert await running.persistence.store.asearch(("reflexion",)) == []
+        assert await running.persistence.store.asearch(("reflexion", "lessons")) == []
     assert (result.passed, result.advisory, result.lessons_learned) == (True, True, ())
     assert result.stop_detail == "attempt 2 scored 1.00 of at least 1.00 (advisory, by generated_tests)"
     assert result.attempts[1].feedback == "Passed 3 of 3 tests that the model wrote itself, 1 rejected."

@@ -127,7 +127,8 @@ class Cast:
     @property
     def context(self) -> dict[str, Any]:
         """The settings that give each role its model, and keep other tests' lessons away."""
-        return {f"{role}_model": self.model(role) for role in ROLES} | {"namespace": self.name}
+        models = {f"{role}_model": self.model(role) for role in ROLES}
+        return models | {"namespace": self.name, "memory_explore": 0, "memory_control": 0}
 
     def plays_two_attempts(self) -> None:
         """The first attempt falls short, every later one passes."""

@@ -89,10 +89,10 @@ async def test_lessons_are_shared_both_ways(client, cast, agent):
     assert found["text"] == LESSON
     used = await client.runs.wait(None, "reflexion", input=TASK, context=cast.context)
     assert [lesson["id"] for lesson in used["lessons_used"]] == [learned.lessons_learned[0]["id"]]
-    (credited,) = await stored(client, cast)
-    assert (credited["times_used"], credited["times_helped"]) == (1, 1)
+    (experience, *_) = [each for each in await stored(client, cast, "experiences") if each["use"]]
+    assert (experience["lesson_id"], experience["use"]["outcome"]) == (found["id"], "helped")
 
 
-async def stored(client, cast) -> list[dict]:
-    found = await client.store.search_items(("reflexion", "lessons", cast.name))
+async def stored(client, cast, kind="lessons") -> list[dict]:
+    found = await client.store.search_items(("reflexion", kind, cast.name))
     return [item["value"] for item in found["items"]]

@@ -1,0 +1,113 @@
+"""The commands of `reflexion memory` and their options."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reflexion.cli.options import AsJson, Database, leave
+
+memory = typer.Typer(
+    name="memory", help="Look into what was learned, correct it, and carry it elsewhere.", no_args_is_help=True
+)
+
+Namespace = Annotated[str | None, typer.Option(help="Namespace of the lessons [default].")]
+
+
+@memory.command("list")
+def list_(namespace: Namespace = None, database: Database = None, as_json: AsJson = False) -> None:
+    """Show all lessons, the last seen or used first."""
+    from reflexion.cli.memory_work import Place, show_all  # noqa: PLC0415
+
+    leave(lambda: show_all(Place(database, namespace, as_json)))
+
+
+@memory.command()
+def search(
+    text: Annotated[str, typer.Argument(help="A task.")],
+    limit: Annotated[int, typer.Option(min=1, help="Lessons at most.")] = 10,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the lessons of the most similar tasks."""
+    from reflexion.cli.memory_work import Place, search_tasks  # noqa: PLC0415
+
+    leave(lambda: search_tasks(Place(database, namespace, as_json), text, limit))
+
+
+@memory.command()
+def show(
+    lesson: Annotated[str, typer.Argument(metavar="ID", help="The lesson's id, or its beginning.")],
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a lesson with the runs that it came of and those that used it."""
+    from reflexion.cli.memory_work import Place, show_one  # noqa: PLC0415
+
+    leave(lambda: show_one(Place(database, namespace, as_json), lesson))
+
+
+@memory.command()
+def forget(
+    lessons: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of lessons.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN_ID", help="A run, and all that came of it.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything in the namespace.")] = False,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget lessons for good: one, many, those of a run, or all."""
+    from reflexion.cli.memory_work import Place, forget_lessons  # noqa: PLC0415
+
+    leave(lambda: forget_lessons(Place(database, namespace, as_json), lessons or [], run=run, everything=everything))
+
+
+@memory.command()
+def stats(namespace: Namespace = None, database: Database = None, as_json: AsJson = False) -> None:
+    """Say whether memory helps: pass rates with lessons and without, in all and by lesson."""
+    from reflexion.cli.memory_work import Place, show_effect  # noqa: PLC0415
+
+    leave(lambda: show_effect(Place(database, namespace, as_json)))
+
+
+@memory.command()
+def prune(
+    lessons: Annotated[int | None, typer.Option(min=0, help="Keep so many lessons at most [1000].")] = None,
+    episodes: Annotated[int | None, typer.Option(min=0, help="Keep so many episodes at most [2000].")] = None,
+    days: Annotated[float | None, typer.Option(min=0, help="Keep no episode that is older [180].")] = None,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what is too much or too old, as it also happens now and then by itself."""
+    from reflexion.cli.memory_work import Place, prune_memory  # noqa: PLC0415
+
+    leave(lambda: prune_memory(Place(database, namespace, as_json), lessons, episodes, days))
+
+
+@memory.command("export")
+def export_(
+    file: Annotated[Path | None, typer.Argument(help="File to write; without it, to stdout.")] = None,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The lines are JSON in any case.", hidden=True)] = False,
+) -> None:
+    """Write all lessons as JSON lines."""
+    from reflexion.cli.memory_work import Place, export_lessons  # noqa: PLC0415
+
+    leave(lambda: export_lessons(Place(database, namespace, as_json), file))
+
+
+@memory.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="JSON lines of `export`, or any with `task` and `text`.")],
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add lessons of a file; they have yet to prove themselves here."""
+    from reflexion.cli.memory_work import Place, import_lessons  # noqa: PLC0415
+
+    leave(lambda: import_lessons(Place(database, namespace, as_json), file))
