@@ -12,8 +12,8 @@ from reflexion.memory import LONGEST_LESSON, RecalledLesson
 from reflexion.models import DeadlineExceeded, ModelError, Reply, scrub
 from reflexion.models.replies import read_reply, strip_reasoning
 from reflexion.nodes.attempts import NEARLY_RIGHT, best_attempt
+from reflexion.nodes.fields import AttemptStyle
 from reflexion.nodes.recall import TaskSpec
-from reflexion.nodes.settings import AttemptStyle
 from reflexion.nodes.turn import Delta, Turn
 from reflexion.prompts.fence import one_line
 

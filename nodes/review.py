@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
 from reflexion.memory import LONGEST_TASK, Reflection
+from reflexion.nodes.fields import as_form
 from reflexion.nodes.recall import TaskSpec
-from reflexion.nodes.settings import as_form
 from reflexion.nodes.turn import Delta, Turn
 
 REVIEWER = "reviewer"

@@ -2,36 +2,33 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 from reflexion.models import Role
-from reflexion.prompts import Language, check_system
-
-
-def _names(value: Any) -> Any:
-    """Names of a comma-separated list, as the environment gives them."""
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
-
-
-ModelNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
-PackageNames = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...], NoDecode, BeforeValidator(_names)
-]
-
-AttemptStyle = Literal["auto", "fresh", "revise"]
-Reviewed = Literal["off", "answer", "attempt", "both"]
-
+from reflexion.nodes.fields import (
+    ActorPrompt,
+    AttemptStyle,
+    EvaluatorPrompt,
+    ModelNames,
+    PackageNames,
+    PlannerPrompt,
+    ReflectorPrompt,
+    Reviewed,
+    as_form,
+    model_field,
+    prompt_field,
+)
+from reflexion.prompts import Language
 
 MOST_ATTEMPTS = 100
 """Limit of `max_attempts`."""
@@ -52,49 +49,6 @@ class _OurDotenv(EnvSettingsSource):
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return _dotenv()
-
-
-def _model_field(role: str) -> Any:
-    node = role.lower()
-    return Field(
-        default=None,
-        title=f"{role} model",
-        description=f"Model of the {node}; empty for the common one.",
-        json_schema_extra={"langgraph_nodes": [node], "langgraph_type": "model"},
-    )
-
-
-def _checked(prompt: str, text: str | None) -> str | None:
-    if not text or not text.strip():
-        return None
-    check_system(prompt, text)
-    return text.strip()
-
-
-def _prompt_field(role: str, needed: str = "") -> Any:
-    node = role.lower()
-    must = f" It must hold {needed}." if needed else ""
-    return Field(
-        default=None,
-        title=f"{role} prompt",
-        description=f"System message of the {node} in place of the file's; empty for that.{must}",
-        json_schema_extra={"langgraph_nodes": [node], "langgraph_type": "prompt"},
-    )
-
-
-ActorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "actor"))]
-EvaluatorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "critic"))]
-ReflectorPrompt = Annotated[str | None, AfterValidator(partial(_checked, "reflector"))]
-PlannerPrompt = Annotated[str | None, AfterValidator(partial(_checked, "planner"))]
-
-
-def as_form(schema: dict[str, Any]) -> None:
-    """Make the JSON schema one of a form: what may be left empty is not required, rather than of two types."""
-    for field in schema["properties"].values():
-        kinds = field.get("anyOf", [])
-        if {"type": "null"} in kinds:
-            del field["anyOf"], field["default"]
-            field.update(kinds[0])
 
 
 class Settings(BaseSettings):
@@ -182,14 +136,14 @@ class Settings(BaseSettings):
         description="Model of all roles that have none of their own; empty for the embedded model.",
         json_schema_extra={"langgraph_type": "model"},
     )
-    actor_model: str | None = _model_field("Actor")
-    evaluator_model: str | None = _model_field("Evaluator")
-    reflector_model: str | None = _model_field("Reflector")
-    planner_model: str | None = _model_field("Planner")
-    actor_prompt: ActorPrompt = _prompt_field("Actor", "{{rules}}")
-    evaluator_prompt: EvaluatorPrompt = _prompt_field("Evaluator", "{{criteria}}")
-    reflector_prompt: ReflectorPrompt = _prompt_field("Reflector")
-    planner_prompt: PlannerPrompt = _prompt_field("Planner")
+    actor_model: str | None = model_field("Actor")
+    evaluator_model: str | None = model_field("Evaluator")
+    reflector_model: str | None = model_field("Reflector")
+    planner_model: str | None = model_field("Planner")
+    actor_prompt: ActorPrompt = prompt_field("Actor", "{{rules}}")
+    evaluator_prompt: EvaluatorPrompt = prompt_field("Evaluator", "{{criteria}}")
+    reflector_prompt: ReflectorPrompt = prompt_field("Reflector")
+    planner_prompt: PlannerPrompt = prompt_field("Planner")
     temperature: float | None = Field(
         default=None,
         ge=0,

@@ -89,7 +89,7 @@ async def test_each_of_several_crashes_counts_once(bench):
 async def test_a_second_run_that_dies_before_it_begins_is_not_billed_for_the_first(bench):
     async with bench.agent(max_attempts=2) as agent:
         first = await agent.run(TASK, thread="t")
-    kill_in(bench, "recall", slow="all")
+    kill_in(bench, "recall", slow="recall")
     second = resume(bench)
     assert second["run_id"] != first.run_id
     assert second["usage"]["requests"] == bench.server.count - first.usage.requests
