@@ -23,6 +23,10 @@ AS_LIKE = 0.1
 """A lesson may be tried in place of another one when its task is no less similar than by this much."""
 
 
+TRIED_FIRST = 3
+"""Uses of a lesson before chance has a say in it: until then every run that is given it is a trial already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """How a run wants its lessons chosen."""
@@ -69,7 +73,9 @@ def choose(
     known = [(similarity, KnownLesson(lesson, experiences.get(lesson["id"], ()))) for similarity, lesson in alike]
     ranked = sorted((each for each in known if each[1].usable), key=_merit, reverse=True)
     chosen = [_recalled(*each) for each in ranked[: wanted.limit]]
-    if chosen and chance(wanted.run_id, "explore") < wanted.explore:
+    if not chosen or ranked[len(chosen) - 1][1].used < TRIED_FIRST:
+        return Recalled(used=chosen)
+    if chance(wanted.run_id, "explore") < wanted.explore:
         least = ranked[len(chosen) - 1][0] - AS_LIKE
         trial = [each for each in ranked[wanted.limit :] if each[1].state == "candidate" and each[0] >= least]
         if trial:

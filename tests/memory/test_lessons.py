@@ -15,8 +15,9 @@ from reflexion.memory import (
     open_persistence,
     task_key,
 )
-from reflexion.memory.choice import LEAST_LIKENESS, chance
+from reflexion.memory.choice import LEAST_LIKENESS, TRIED_FIRST, chance
 from reflexion.memory.likeness import rank
+from reflexion.memory.records import Experience, Use
 from reflexion.memory.shelf import namespace_of
 
 TASK, RULE = "Sum a list.", "Check the empty list first."
@@ -323,6 +324,10 @@ async def test_forgetting_leaves_nothing_in_the_store(database_url):
 async def test_chance_decides_by_the_run_whether_a_lesson_is_tried_or_withheld(memory):
     best, trial = learned("Check the empty list first.", confirmed=True), learned("Begin to sum at zero.")
     await memory.remember(episode("r1"), [best, trial])
+    for number in range(TRIED_FIRST):
+        first = await memory.recall(TASK, Wanted("any", explore=1, control=1))
+        assert [each["id"] for each in first.used] == [best[0]["id"]]
+        await using(memory, best[0]["id"], True, name=f"use {number}")
 
     async def given(run: str, **shares: float):
         found = await memory.recall(TASK, Wanted(run, **shares))
@@ -340,8 +345,13 @@ async def test_chance_decides_by_the_run_whether_a_lesson_is_tried_or_withheld(m
 
 async def test_a_candidate_of_a_less_similar_task_is_not_tried():
     near, far = make_lesson(TASK, "one", 1.0), make_lesson("Sum.", "two", 1.0)
-    assert choose(Wanted("r", explore=1), [(1.0, near), (0.6, far)], {}).used[0]["id"] == near["id"]
-    assert choose(Wanted("r", explore=1), [(1.0, near), (0.95, far)], {}).used[0]["id"] == far["id"]
+    use = Use(passed=True, expected=0.5, outcome="helped", replaced_by="")
+    uses = [
+        Experience(lesson_id=near["id"], run_id=f"r{n}", at=1.0, evidence=None, use=use) for n in range(TRIED_FIRST)
+    ]
+    known = {near["id"]: uses}
+    assert choose(Wanted("r", explore=1), [(1.0, near), (0.6, far)], known).used[0]["id"] == near["id"]
+    assert choose(Wanted("r", explore=1), [(1.0, near), (0.95, far)], known).used[0]["id"] == far["id"]
 
 
 SQL = ["Write a SQL query that joins orders and customers.", "Write a SQL query that counts rows per day.",
