@@ -84,15 +84,16 @@ def test_namespaces_are_apart(ask, work):
 
 def test_stats_say_whether_memory_helps_and_that_it_cannot_be_told(reflexion, ask, learned, work, monkeypatch):
     assert "cannot be told: no run with a verdict used a lesson" in reflexion("memory", "stats").stdout
-    work(RIGHT)
+    for _ in range(3):
+        work(RIGHT)
     monkeypatch.setenv("REFLEXION_MEMORY_CONTROL", "1")
     withheld = work(RIGHT)
     assert (withheld["lessons_used"], len(withheld["lessons_withheld"])) == ([], 1)
     stats = ask("stats")
-    assert (stats["total"]["with"]["count"], stats["total"]["without"]["count"]) == (1, 1)
+    assert (stats["total"]["with"]["count"], stats["total"]["without"]["count"]) == (3, 1)
     assert stats["total"]["verdict"].startswith("cannot be told yet: +0%")
     (lesson,) = stats["by_lesson"].values()
-    assert (lesson["used"], lesson["helped"], lesson["with"]["of"], lesson["without"]["of"]) == (1, 1, 1, 1)
+    assert (lesson["used"], lesson["helped"], lesson["with"]["of"], lesson["without"]["of"]) == (3, 3, 3, 1)
     assert stats["states"] == {"active": 1, "candidate": 0, "quarantined": 0, "retired": 0}
     assert "100% of 1 (21%–100%)" in reflexion("memory", "stats").stdout
 
