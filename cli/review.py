@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Container
+from concurrent.futures import Future
 from typing import Any
 
 import click
@@ -34,31 +35,21 @@ class TerminalReviewer:
 
     async def __call__(self, request: ReviewRequest) -> dict[str, Any]:
         """Show what there is to decide on and ask, without holding up the event loop."""
-        loop = asyncio.get_running_loop()
-        decided: asyncio.Future[dict[str, Any]] = loop.create_future()
-
-        def settle(decision: dict[str, Any] | None, error: BaseException | None) -> None:
-            if decided.done():
-                return
-            if error is None and decision is not None:
-                decided.set_result(decision)
-            else:
-                decided.set_exception(error or RuntimeError("no decision"))
+        decided: Future[dict[str, Any]] = Future()
+        decided.set_running_or_notify_cancel()  # whoever stops waiting leaves the thread to itself
 
         def ask() -> None:
-            decision, error = None, None
             try:
                 self._show(request)
-                decision = self._ask(request)
+                decided.set_result(self._ask(request))
             except EOFError:
-                decision = {"action": "stop"}
+                decided.set_result({"action": "stop"})
             except BaseException as raised:  # noqa: BLE001 - handed to the loop
-                error = raised
-            loop.call_soon_threadsafe(settle, decision, error)
+                decided.set_exception(raised)
 
         # Not one of the loop's own threads, which it would wait for at its end: an interrupt ends the run meanwhile.
         threading.Thread(target=ask, name="reflexion-review", daemon=True).start()
-        return await decided
+        return await asyncio.wrap_future(decided)
 
     def _show(self, request: ReviewRequest) -> None:
         if request["attempt"] in self._seen:
