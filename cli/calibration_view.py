@@ -8,8 +8,8 @@ from rich.text import Text
 
 from reflexion.cli.view import cost_text
 from reflexion.evaluators.calibration import Calibration, ThresholdPoint
-from reflexion.evaluators.intervals import Estimate, Rate
 from reflexion.graphs.calibration_report import CalibrationReport
+from reflexion.models.intervals import Estimate, Rate
 
 
 def print_calibration(report: CalibrationReport, console: Console) -> None:

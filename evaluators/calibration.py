@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from reflexion.evaluators.intervals import Estimate, Rate, difference, ranking
+from reflexion.evaluators.intervals import ranking
 from reflexion.evaluators.passing import TOLERANCE, passes
+from reflexion.models.intervals import Estimate, Rate, difference
 
 Judged = tuple[float | None, bool]
 """A score (0..1; None for no verdict), and whether the answer is right."""

@@ -4,9 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from math import sqrt
 
-from reflexion.models.intervals import Estimate, Rate, Z, difference
-
-__all__ = ["Estimate", "Rate", "difference", "ranking"]
+from reflexion.models.intervals import Estimate, Z
 
 
 def ranking(higher: list[float], lower: list[float]) -> Estimate | None:

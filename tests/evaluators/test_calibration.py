@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reflexion.evaluators import calibration_of
 from reflexion.evaluators.calibration import ENOUGH, WIDEST
-from reflexion.evaluators.intervals import Rate
+from reflexion.models.intervals import Rate
 
 SCORES = st.integers(0, 100).map(lambda number: number / 100)
 JUDGED = st.lists(st.tuples(st.none() | SCORES, st.booleans()), max_size=60)

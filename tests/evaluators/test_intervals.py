@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion.evaluators.intervals import Rate, difference, ranking
+from reflexion.evaluators.intervals import ranking
+from reflexion.models.intervals import Rate, difference
 
 SAMPLES = st.integers(0, 300).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of)))
 SCORES = st.lists(st.integers(0, 20).map(lambda number: number / 20), min_size=1, max_size=30)
