@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
+from reflexion.models.embedding import chosen
 from reflexion.models.ledger import LedgerStore, MemoryLedger
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
@@ -49,27 +51,34 @@ def default_database_url() -> str:
 
 
 @asynccontextmanager
-async def open_persistence(url: str | None = None) -> AsyncIterator[Persistence]:
-    """Open the database behind `url` (see `URL_FORMS`), creating it where it is missing.
+async def open_persistence(
+    url: str | None = None, *, embeddings: Embeddings | bool = True
+) -> AsyncIterator[Persistence]:
+    """Open the database behind `url`, creating it where it is missing.
 
-    Raises `DatabaseError` where that cannot be done.
+    Args:
+        url: see `URL_FORMS`; None for a SQLite file in the user's data folder.
+        embeddings: by what the store finds similar tasks besides their words: True for the embedded model.
+
+    Raises:
+        DatabaseError: it cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        yield await _open(url or default_database_url(), stack)
+        yield await _open(url or default_database_url(), stack, chosen(embeddings))
 
 
-async def _open(url: str, stack: AsyncExitStack) -> Persistence:
+async def _open(url: str, stack: AsyncExitStack, embeddings: Embeddings | None) -> Persistence:
     # Imported late: each brings a database driver that the other's users have no need of.
     scheme, separator, rest = url.partition("://")
     match scheme:
         case "sqlite" if rest.startswith("/") and rest != "/":
             from reflexion.memory.sqlite import open_sqlite  # noqa: PLC0415
 
-            return await open_sqlite(rest[1:], stack)
+            return await open_sqlite(rest[1:], stack, embeddings)
         case "postgresql" | "postgres" if separator:
             from reflexion.memory.postgres import open_postgres  # noqa: PLC0415
 
-            return await open_postgres(url, stack)
+            return await open_postgres(url, stack, embeddings)
         case "memory" if separator:
             return _open_memory()
         case _:

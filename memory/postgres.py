@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import psycopg
+from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg import AsyncConnection
@@ -31,7 +32,7 @@ POOL_SIZE: Final = 4
 """Saver, store and ledger each send one thing at a time; more connections would only lie about."""
 
 
-async def open_postgres(url: str, stack: AsyncExitStack) -> Persistence:
+async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings | None) -> Persistence:
     """Open the database at `url`, creating the tables where missing; the stack closes it."""
     parameters = _read(url)
     shown = _display(parameters)

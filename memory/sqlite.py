@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import aiosqlite
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -28,7 +29,7 @@ BUSY_S: Final = 60.0
 """How long a write waits for another process's write, in seconds."""
 
 
-async def open_sqlite(file: str, stack: AsyncExitStack) -> Persistence:
+async def open_sqlite(file: str, stack: AsyncExitStack, embeddings: Embeddings | None) -> Persistence:
     """Open the database in `file`, creating it and its folder where missing; the stack closes it."""
     try:
         path = await asyncio.to_thread(_find, file)
