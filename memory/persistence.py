@@ -1,5 +1,6 @@
 """Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, IndexConfig
 from platformdirs import user_data_dir
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
@@ -31,7 +32,7 @@ class Persistence:
     checkpointer: BaseCheckpointSaver[Any]
     """Keeps the state of every thread, step by step."""
     store: BaseStore
-    """Keeps what threads share. It has no semantic index."""
+    """Keeps what threads share, and finds the lessons of similar tasks."""
     locks: ThreadLocks
     """Keep two runs from working on one thread at the same time, across processes."""
     ledger: LedgerStore
@@ -64,7 +65,9 @@ async def open_persistence(
         DatabaseError: it cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        yield await _open(url or default_database_url(), stack, chosen(embeddings))
+        # In a thread: it reads a file.
+        chosen_ones = await asyncio.to_thread(chosen, embeddings)
+        yield await _open(url or default_database_url(), stack, chosen_ones)
 
 
 async def _open(url: str, stack: AsyncExitStack, embeddings: Embeddings | None) -> Persistence:
@@ -80,19 +83,20 @@ async def _open(url: str, stack: AsyncExitStack, embeddings: Embeddings | None) 
 
             return await open_postgres(url, stack, embeddings)
         case "memory" if separator:
-            return _open_memory()
+            return _open_memory(embeddings)
         case _:
             # The text itself is not shown: it may hold a password.
             raise DatabaseError(f"unknown kind of database URL, scheme {scheme[:20]!r}: use {URL_FORMS}")
 
 
-def _open_memory() -> Persistence:
+def _open_memory(embeddings: Embeddings | None) -> Persistence:
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
     from langgraph.store.memory import InMemoryStore  # noqa: PLC0415
 
     async def no_size() -> None:
         return None
 
-    return Persistence(
-        "memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), MemoryLedger(), durable=False, _size=no_size
-    )
+    # It takes vectors of any length: the number of dimensions is not looked at.
+    index = None if embeddings is None else IndexConfig(dims=0, embed=embeddings, fields=["task"])
+    store = InMemoryStore(index=index)
+    return Persistence("memory://", InMemorySaver(), store, MemoryLocks(), MemoryLedger(), durable=False, _size=no_size)
