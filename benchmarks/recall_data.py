@@ -97,15 +97,17 @@ def asked(data: Path, tasks: dict[str, Task], seed: int = 1) -> list[Asked]:
     distinct = list({id(task): task for task in tasks.values()}.values())
     own_words = random.Random(seed).sample([t for t in distinct if t.family != "German"], 400)
     found = [Asked("the same words", task.text, task.id) for task in own_words]
-    for task in distinct:
-        if task.family == "HumanEval" and len(text := prose(task.text)) > SHORTEST_PROSE:
-            found.append(Asked("HumanEval, docstring's prose", text, task.id))
+    found += [
+        Asked("HumanEval, docstring's prose", text, task.id)
+        for task in distinct
+        if task.family == "HumanEval" and len(text := prose(task.text)) > SHORTEST_PROSE
+    ]
     for t in lines(data / "tasks" / "mbppplus_trim.jsonl"):
         key, text = t["task_id"].replace("Mbpp", "MBPP"), sentence(t["prompt"])
         if key in tasks and flat(text) != flat(tasks[key].text):
             found.append(Asked("MBPP, reworded by EvalPlus", text, key))
-    for t in lines(data / "tasks" / "mbpp-py.jsonl"):
-        found.append(Asked("MBPP, with signature", t["prompt"], mbpp_id(t["name"])))
+    typed = lines(data / "tasks" / "mbpp-py.jsonl")
+    found += [Asked("MBPP, with signature", t["prompt"], mbpp_id(t["name"])) for t in typed]
     errands = defaultdict(list)
     for task in distinct:
         if task.family == "AlfWorld":

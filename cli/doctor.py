@@ -28,6 +28,7 @@ from reflexion.models import (
     strict_schema,
 )
 from reflexion.models.embedded import installed_model, shutdown_server
+from reflexion.models.embedding import EmbeddingError, MiniLM, find_weights
 from reflexion.nodes import Settings, make_settings
 from reflexion.prompts import PromptBook
 from reflexion.sandbox import available_layers, missing_layers
@@ -70,7 +71,8 @@ async def _examine(installation: Installation, settings: Settings) -> dict[str, 
         "embedded_model": installed_model(),
         "roles": roles,
         "guards": guards,
-        "database": await _database(installation.database_url),
+        "database": await _database(installation),
+        "embeddings": await asyncio.to_thread(_embeddings, installation),
         "sandbox": {"layers": list(available_layers()), "missing": list(missing_layers())},
         "settings": settings.model_dump(mode="json"),
     }
@@ -111,9 +113,9 @@ async def _guards(seam: Seam) -> dict[str, Any]:
     return {"circuits": circuits, "limits": limits, "cache": seam.cache is not None}
 
 
-async def _database(url: str | None) -> dict[str, Any]:
+async def _database(installation: Installation) -> dict[str, Any]:
     try:
-        async with open_persistence(url) as persistence:
+        async with open_persistence(installation.database_url, embeddings=installation.embeds) as persistence:
             return {
                 "url": persistence.url,
                 "durable": persistence.durable,
@@ -121,6 +123,17 @@ async def _database(url: str | None) -> dict[str, Any]:
             }
     except EXPECTED as error:
         return {"error": one_line(error)}
+
+
+def _embeddings(installation: Installation) -> dict[str, Any]:
+    """What finds the lessons of similar tasks besides their words, tried out."""
+    if not installation.embeds:
+        return {"model": None}
+    try:
+        model = MiniLM(find_weights())
+        return {"model": model.name, "dimensions": len(model.embed_query(_QUESTION))}
+    except EmbeddingError as error:
+        return {"model": None, "error": one_line(error)}
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -152,10 +165,18 @@ def as_text(report: dict[str, Any]) -> str:
     size = f", {database['bytes']:,} bytes" if database.get("bytes") is not None else ""
     shown = database.get("error") or f"{database['url']}{size}{'' if database['durable'] else ' (keeps nothing)'}"
     lines.append(f"database   {shown}")
+    lines.append(f"embeddings {_embeddings_text(report['embeddings'])}")
     sandbox = report["sandbox"]
     missing = f"; missing here: {', '.join(sandbox['missing'])}" if sandbox["missing"] else ""
     lines.append(f"sandbox    {', '.join(sandbox['layers'])}{missing}")
     return "\n".join(lines)
+
+
+def _embeddings_text(found: dict[str, Any]) -> str:
+    if found["model"]:
+        return f"{found['model']}, {found['dimensions']} dimensions"
+    why = f"FAILED: {found['error']}" if "error" in found else "none"
+    return f"{why}; lessons are found by their words alone"
 
 
 def _limit_text(limit: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ def _hand_over(installation: Installation) -> list[str]:
     Returns:
         The database's threads, see `_look_into`.
     """
-    os.environ["REFLEXION_DATABASE_URL"], threads = asyncio.run(_look_into(installation.database_url))
+    os.environ["REFLEXION_DATABASE_URL"], threads = asyncio.run(_look_into(installation))
     for name, path in {"PROMPTS": installation.prompts, "EMBEDDED_PATH": installation.embedded_path}.items():
         if path is not None:
             os.environ[f"REFLEXION_{name}"] = str(path.expanduser().absolute())
@@ -118,9 +118,10 @@ def _hand_over(installation: Installation) -> list[str]:
     return threads
 
 
-async def _look_into(url: str | None) -> tuple[str, list[str]]:
+async def _look_into(installation: Installation) -> tuple[str, list[str]]:
     """The database's URL with an absolute path, and its recent threads with UUIDs for names, the oldest first."""
-    async with open_persistence(url) as persistence:
+    url = installation.database_url
+    async with open_persistence(url, embeddings=installation.embeds) as persistence:
         found = [entry.config["configurable"] async for entry in persistence.checkpointer.alist(None, limit=RECENT)]
         threads = dict.fromkeys(place["thread_id"] for place in found if _is_uuid(place["thread_id"]))
         absolute = persistence.url if url is None or url.startswith("sqlite:") else url

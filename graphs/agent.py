@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
 
 from reflexion.evaluators import Evaluator
@@ -39,6 +40,7 @@ class _Recipe:
     actor: Runnable[Any, Any] | Callable[..., Any] | None
     connection: ConnectionSettings | None
     database_url: str | None
+    embeddings: Embeddings | bool
     prompts: Path | None
     degradation: Degradation
 
@@ -61,6 +63,7 @@ def open_reflexion(
     actor: Runnable[Any, Any] | Callable[..., Any] | None = None,
     connection: ConnectionSettings | None = None,
     database_url: str | None = None,
+    embeddings: Embeddings | bool | None = None,
     prompts: Path | None = None,
     degradation: Degradation = in_order,
 ) -> "Reflexion":
@@ -74,6 +77,8 @@ def open_reflexion(
         connection: endpoint and key; None reads `REFLEXION_*` and `.env`.
         database_url: `sqlite:///…`, `postgresql://…` or `memory://`; None for `REFLEXION_DATABASE_URL`, else
             a SQLite file in the user's data folder.
+        embeddings: by what lessons of similar tasks are found besides their words: embeddings of your own, True for
+            the embedded ones, False for none; None for `REFLEXION_EMBEDDINGS`.
         prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
         degradation: see `build_graph`.
 
@@ -89,6 +94,7 @@ def open_reflexion(
             actor=actor,
             connection=connection or installation,
             database_url=database_url or installation.database_url,
+            embeddings=installation.embeds if embeddings is None else embeddings,
             prompts=prompts or installation.prompts,
             degradation=degradation,
         )
@@ -122,7 +128,9 @@ class Reflexion:
             recipe.degradation,
         )
         async with AsyncExitStack() as stack:
-            persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
+            persistence = await stack.enter_async_context(
+                open_persistence(recipe.database_url, embeddings=recipe.embeddings)
+            )
             stack.push_async_callback(kit.models.aclose)
             await persistence.ledger.prune()
             kit = replace(kit, store=persistence.store)

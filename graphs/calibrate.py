@@ -93,7 +93,8 @@ async def calibrate(
     )
     try:
         with VerdictFile(out) as file:
-            async with open_persistence(database_url or installation.database_url) as persistence:
+            url = database_url or installation.database_url
+            async with open_persistence(url, embeddings=installation.embeds) as persistence:
                 calibrator = _Calibrator(kit, settings, connection.base_url, persistence.ledger, file, on_verdict)
                 await calibrator.judge(examples, concurrency, stop or asyncio.Event())
                 lines = await persistence.ledger.lines(batch_id=calibrator.id)

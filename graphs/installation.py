@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
@@ -16,8 +17,16 @@ class Installation(ConnectionSettings):
     database_url: str | None = None
     """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
 
+    embeddings: Literal["embedded", "none"] = "embedded"
+    """By what lessons of similar tasks are found besides their words: the embedded model, or nothing."""
+
     prompts: Path | None = None
     """A folder with prompt files of the user's own."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the embedded model for embeddings is wanted."""
+        return self.embeddings == "embedded"
 
 
 def read_installation(**values: object) -> Installation:

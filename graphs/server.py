@@ -32,7 +32,7 @@ async def store() -> AsyncIterator[BaseStore]:
 @asynccontextmanager
 async def _opened() -> AsyncIterator[Persistence]:
     installation = await asyncio.to_thread(read_installation)
-    async with open_persistence(installation.database_url) as persistence:
+    async with open_persistence(installation.database_url, embeddings=installation.embeds) as persistence:
         yield persistence
 
 

@@ -7,7 +7,7 @@ from langchain_core.embeddings import Embeddings
 
 from .minilm import DIMENSIONS, EmbeddingError, MiniLM, find_weights
 
-__all__ = ["DIMENSIONS", "EmbeddingError", "MiniLM", "chosen"]
+__all__ = ["DIMENSIONS", "EmbeddingError", "MiniLM", "chosen", "find_weights"]
 
 logger = logging.getLogger(__name__)
 

