@@ -105,16 +105,16 @@ def asked(data: Path, tasks: dict[str, Task], seed: int = 1) -> list[Asked]:
     for t in lines(data / "tasks" / "mbppplus_trim.jsonl"):
         key, text = t["task_id"].replace("Mbpp", "MBPP"), sentence(t["prompt"])
         if key in tasks and flat(text) != flat(tasks[key].text):
-            found.append(Asked("MBPP, reworded by EvalPlus", text, key))
+            found.append(Asked("MBPP, reworded by EvalPlus", text, tasks[key].id))
     typed = lines(data / "tasks" / "mbpp-py.jsonl")
-    found += [Asked("MBPP, with signature", t["prompt"], mbpp_id(t["name"])) for t in typed]
+    found += [Asked("MBPP, with signature", t["prompt"], tasks[mbpp_id(t["name"])].id) for t in typed]
     errands = defaultdict(list)
     for task in distinct:
         if task.family == "AlfWorld":
             errands[task.text.rpartition("Your task is to: ")[2].strip()].append(task.id)
     found += [Asked("AlfWorld, without the room", text, ids[0]) for text, ids in errands.items() if len(ids) == 1]
     for t in lines(PARAPHRASES):
-        english, german = f"MBPP/{t['task_id']}", f"German {t['task_id']}"
+        english, german = tasks[f"MBPP/{t['task_id']}"].id, tasks[f"German {t['task_id']}"].id
         found.append(Asked("MBPP, paraphrased", t["english"], english))
         found.append(Asked("German, paraphrased", t["german_again"], german, without="MBPP"))
         found.append(Asked("German, stored in English", t["german"], english, without="German"))
