@@ -247,7 +247,9 @@ def main() -> None:
     }
     if given.through:
         scores = asyncio.run(through(given.through, shelf, questions))
-        ways["hybrid, by the store"] = lambda question, vector, within: shelf.weighed(question, scores[question])
+        ways["hybrid, by the store"] = lambda question, _, within: shelf.weighed(
+            question, {number: score for number, score in scores[question].items() if within[number]}
+        )
     print(f"{len(shelf.tasks)} tasks stored, {len(questions)} asked for")
     show_places(shelf, questions, ways)
     show_threshold(shelf, questions)
