@@ -47,7 +47,7 @@ class _Centres:
 class Cells:
     """The vectors of all scopes in one database, whose tables `search_scopes` and `search_documents` name the cells.
 
-    Used by one writing and one reading connection at a time; each call takes place in a transaction of its caller.
+    Used by one thread at a time; each call takes place in a transaction of its caller.
     """
 
     def __init__(self, largest: int = LARGEST, read: int = READ) -> None:

@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -38,12 +39,10 @@ LONGEST_TEXT: Final = 4_000
 """Characters of an item's text, and of a query, that are looked at."""
 MOST_WORDS: Final = 64
 """Different words of a query that are looked up."""
-COMMON: Final = 200
-"""Documents with a word from which on the word is common, and tells little."""
-TELLING: Final = 12
+COMMON: Final = 500
+"""Documents with a word that are looked at, the newest ones."""
+TELLING: Final = 8
 """Words of a query that are searched for: the rarest."""
-NEWEST: Final = 50_000
-"""Documents of a scope, the newest ones, among which a query of common words alone is looked for."""
 RANKED: Final = 50
 """Documents with the query's words that are compared with it letter by letter, where there are no vectors."""
 
@@ -82,7 +81,7 @@ class Hit:
 
 
 class Index:
-    """What is found by what. One writing and one reading connection may use it at the same time."""
+    """What is found by what. It is used by one thread at a time."""
 
     def __init__(self, vectors: Cells) -> None:
         self._cells = vectors
@@ -145,7 +144,7 @@ class Index:
         connection.execute("INSERT INTO search_words (search_words) VALUES ('rebuild')")
 
     def search(self, connection: sqlite3.Connection, asked: Asked) -> list[Hit]:
-        """The likest items, the likest first: half of the room for what means the like, half for what says the like."""
+        """The likest items, the likest first: what means the like and what says the like, chosen by turns."""
         inside = _inside(connection, asked.namespace) if len(asked.namespace) > SCOPE_PARTS else None
         scopes = _scopes(connection, asked.namespace)
         if inside is not None:
@@ -159,9 +158,8 @@ class Index:
         if asked.vector is None:
             return self._scored(connection, asked, said, {})
         likest = sorted(meant, key=lambda document: -meant[document])[: asked.limit]
-        half = (asked.limit + 1) // 2
-        chosen = list(dict.fromkeys([*likest[:half], *said[: asked.limit - half], *likest, *said]))[: asked.limit]
-        return self._scored(connection, asked, chosen, meant)
+        by_turns = (document for pair in zip_longest(likest, said) for document in pair if document is not None)
+        return self._scored(connection, asked, list(dict.fromkeys(by_turns))[: asked.limit], meant)
 
     def _scored(
         self, connection: sqlite3.Connection, asked: Asked, documents: Sequence[int], cosines: Mapping[int, float]
@@ -253,38 +251,31 @@ def worded(
 ) -> list[int]:
     """The documents that share the most telling words with a text, the best first.
 
-    A word tells the more, the fewer documents hold it. Common ones are not gone through: where a text has no others,
-    documents that hold all of them are looked for among the newest.
+    A word tells the more, the fewer documents hold it. Of a common word only the newest documents are looked at, and
+    how close together these lie tells how common it is: so no word costs more than another.
     """
     words = list(dict.fromkeys(_WORD.findall(clean(text).casefold())))[:MOST_WORDS]
     weights: dict[int, float] = {}
     for scope in scopes:
         first, last = _span(scope)
-        counted = sorted((_count(connection, word, first, last), word) for word in words)
-        telling = [(count, word) for count, word in counted if 0 < count < COMMON][:TELLING]
-        for count, word in telling:
-            for document in _having(connection, f'"{word}"', first, last, COMMON):
-                weights[document] = weights.get(document, 0.0) + math.log(1 + COMMON / count)
-        common = [word for count, word in counted if count == COMMON]
-        if not telling and common:
-            newest = connection.execute("SELECT max(id) FROM search_documents WHERE id <= ?", (last,)).fetchone()[0]
-            every = " AND ".join(f'"{word}"' for word in common[:TELLING])
-            for document in _having(connection, every, max(first, newest - NEWEST), last, limit):
-                weights[document] = 0.0
+        newest = connection.execute("SELECT max(id) FROM search_documents WHERE id <= ?", (last,)).fetchone()[0]
+        counted = []
+        for word in words:
+            count, oldest = connection.execute(_SPREAD, (f'"{word}"', first, last, COMMON)).fetchone()
+            if count:
+                holding = count / (newest - oldest + 1) if count == COMMON else count / (newest - first + 1)
+                counted.append((holding, word))
+        for holding, word in sorted(counted)[:TELLING]:
+            for (document,) in connection.execute(_HAVING, (f'"{word}"', first, last, COMMON)):
+                weights[document] = weights.get(document, 0.0) + math.log(1 + 1 / holding)
     found = [document for document in weights if inside is None or document in inside]
     return sorted(found, key=lambda document: (-weights[document], -document))[:limit]
 
 
-def _count(connection: sqlite3.Connection, word: str, first: int, last: int) -> int:
-    statement = (
-        "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?)"
-    )
-    return int(connection.execute(statement, (f'"{word}"', first, last, COMMON)).fetchone()[0])
-
-
-def _having(connection: sqlite3.Connection, words: str, first: int, last: int, limit: int) -> list[int]:
-    statement = (
-        "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ? "
-        "ORDER BY rowid DESC LIMIT ?"
-    )
-    return [row[0] for row in connection.execute(statement, (words, first, last, limit))]
+_HAVING: Final = (
+    "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?"
+)
+_SPREAD: Final = (
+    "SELECT count(*), min(rowid) FROM (SELECT rowid FROM search_words WHERE search_words MATCH ? "
+    "AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"
+)

@@ -83,7 +83,8 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
     def __init__(self, connection: aiosqlite.Connection, reader: Worker, writer: Worker, meaning: Meaning) -> None:
         super().__init__(connection)
         self._reader, self._writer, self._meaning = reader, writer, meaning
-        self._index = Index(Cells())
+        # One for each connection: they work at the same time.
+        self._read_index, self._written_index = Index(Cells()), Index(Cells())
 
     async def setup(self) -> None:
         """Create the tables where they are missing, and index the lessons of a database from before the index."""
@@ -97,7 +98,7 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         """Give vectors to the items that have none; returns how many got one."""
         filled, last = 0, 0
         while self._meaning.available:
-            waiting = await self._reader.do(self._index.waiting, last, BATCH)
+            waiting = await self._reader.do(self._read_index.waiting, last, BATCH)
             vectors = await self._meaning.vectors([text for _, text in waiting])
             if vectors is None:
                 break
@@ -121,11 +122,11 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         def restart(connection: sqlite3.Connection) -> None:
             if works:
                 _keep(connection, "probe", self._meaning.probe)
-            self._index.restart(connection, vectors=works)
+            self._written_index.restart(connection, vectors=works)
 
         await self._writer.do(restart)
         await self.fill()
-        return await self._reader.do(self._index.size)
+        return await self._reader.do(self._read_index.size)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations, the reads before the writes, as the original does."""
@@ -148,7 +149,7 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         return results
 
     async def _search(self, ops: Sequence[SearchOp]) -> list[list[SearchItem]]:
-        if await self._reader.do(self._index.empty):
+        if await self._reader.do(self._read_index.empty):
             return [[] for _ in ops]
         texts = [clean(op.query or "") for op in ops]
         vectors: Sequence[Vectors | None] = await self._meaning.vectors(texts) or [None] * len(texts)
@@ -169,7 +170,7 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
 
     def _found(self, connection: sqlite3.Connection, op: SearchOp, asked: Asked) -> list[SearchItem]:
         items = []
-        for hit in self._index.search(connection, asked)[op.offset :]:
+        for hit in self._read_index.search(connection, asked)[op.offset :]:
             statement = "SELECT value, created_at, updated_at FROM store WHERE prefix=? AND key=?"
             row = connection.execute(statement, (hit.prefix, hit.key)).fetchone()
             if row:
@@ -183,7 +184,9 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
 
         def without_vector(connection: sqlite3.Connection) -> list[str]:
             new = (
-                c.text for c in changes if c.text and self._index.known(connection, c.prefix, c.key) != (c.text, True)
+                c.text
+                for c in changes
+                if c.text and self._read_index.known(connection, c.prefix, c.key) != (c.text, True)
             )
             return list(dict.fromkeys(new))
 
@@ -197,7 +200,7 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
                 for query, parameters in queries:
                     connection.execute(query, parameters)
             fits = not vectors or self._fits(connection)
-            self._index.write(connection, complete if fits else changes)
+            self._written_index.write(connection, complete if fits else changes)
 
         await self._writer.do(write)
 
@@ -214,15 +217,15 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
             "ORDER BY prefix, key LIMIT ?"
         )
         rows = connection.execute(statement, (prefix, key, f"{LESSONS}/", BATCH)).fetchall()
-        new = [row for row in rows if self._index.known(connection, row[0], row[1]) is None]
+        new = [row for row in rows if self._written_index.known(connection, row[0], row[1]) is None]
         tasks = [(row[0], row[1], orjson.loads(row[2]).get("task")) for row in new]
-        self._index.write(
+        self._written_index.write(
             connection, [Change(p, k, clean(task)) for p, k, task in tasks if isinstance(task, str) and task]
         )
         return rows
 
     def _add_vectors(self, connection: sqlite3.Connection, made: dict[int, tuple[str, Vectors]]) -> int | None:
-        return self._index.add_vectors(connection, made) if self._fits(connection) else None
+        return self._written_index.add_vectors(connection, made) if self._fits(connection) else None
 
     def _fits(self, connection: sqlite3.Connection) -> bool:
         """Whether the model is that of the database; the first one is."""
