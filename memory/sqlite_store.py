@@ -118,15 +118,14 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         await self._adopt()
         # Without a vector of it nobody knows yet what tells the model from others.
         works = await self._meaning.vectors([LESSONS]) is not None
-
-        def restart(connection: sqlite3.Connection) -> None:
-            if works:
-                _keep(connection, "probe", self._meaning.probe)
-            self._written_index.restart(connection, vectors=works)
-
-        await self._writer.do(restart)
+        await self._writer.do(self._restart, vectors=works)
         await self.fill()
         return await self._reader.do(self._read_index.size)
+
+    def _restart(self, connection: sqlite3.Connection, *, vectors: bool) -> None:
+        if vectors:
+            _keep(connection, "probe", self._meaning.probe)
+        self._written_index.restart(connection, vectors=vectors)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations, the reads before the writes, as the original does."""
@@ -138,9 +137,8 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         reads = {n: op for n, op in enumerate(ops) if n not in asked and not isinstance(op, PutOp)}
         results: list[Result] = [None] * len(ops)
         if reads:
-            results_of_reads = await super().abatch(reads.values())
-            for n, result in zip(reads, results_of_reads, strict=True):
-                results[n] = result
+            for n, read in zip(reads, await super().abatch(reads.values()), strict=True):
+                results[n] = read
         if asked:
             for n, found in zip(asked, await self._search(list(asked.values())), strict=True):
                 results[n] = found
@@ -152,21 +150,19 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         if await self._reader.do(self._read_index.empty):
             return [[] for _ in ops]
         texts = [clean(op.query or "") for op in ops]
-        vectors: Sequence[Vectors | None] = await self._meaning.vectors(texts) or [None] * len(texts)
+        vectors = await self._meaning.vectors(texts)
+        return await self._reader.do(self._found_by, ops, texts, vectors)
 
-        def search(connection: sqlite3.Connection) -> list[list[SearchItem]]:
-            probe = _fact(connection, "probe")
-            comparable = probe is not None and vectors[0] is not None and self._meaning.made(probe)
-            return [
-                self._found(
-                    connection,
-                    op,
-                    Asked(op.namespace_prefix, text, vector if comparable else None, op.offset + op.limit),
-                )
-                for op, text, vector in zip(ops, texts, vectors, strict=True)
-            ]
-
-        return await self._reader.do(search)
+    def _found_by(
+        self, connection: sqlite3.Connection, ops: Sequence[SearchOp], texts: list[str], vectors: list[Vectors] | None
+    ) -> list[list[SearchItem]]:
+        probe = _fact(connection, "probe")
+        comparable = vectors is not None and probe is not None and self._meaning.made(probe)
+        usable = vectors if vectors is not None and comparable else [None] * len(ops)
+        return [
+            self._found(connection, op, Asked(op.namespace_prefix, text, vector, op.offset + op.limit))
+            for op, text, vector in zip(ops, texts, usable, strict=True)
+        ]
 
     def _found(self, connection: sqlite3.Connection, op: SearchOp, asked: Asked) -> list[SearchItem]:
         items = []
@@ -182,27 +178,26 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
     async def _write(self, ops: Sequence[PutOp]) -> None:
         changes = [Change(".".join(op.namespace), op.key, _text(op)) for op in ops]
 
-        def without_vector(connection: sqlite3.Connection) -> list[str]:
-            new = (
-                c.text
-                for c in changes
-                if c.text and self._read_index.known(connection, c.prefix, c.key) != (c.text, True)
-            )
-            return list(dict.fromkeys(new))
-
-        texts = await self._reader.do(without_vector) if self._meaning.available else []
+        texts = await self._reader.do(self._without_vector, changes) if self._meaning.available else []
         vectors = dict(zip(texts, await self._meaning.vectors(texts) or (), strict=False))
-        complete = [replace(each, vector=vectors.get(each.text or "")) for each in changes]
+        await self._writer.do(self._put, ops, [replace(each, vector=vectors.get(each.text or "")) for each in changes])
 
-        def write(connection: sqlite3.Connection) -> None:
-            for start in range(0, len(ops), BATCH):
-                queries, _ = self._prepare_batch_PUT_queries(list(enumerate(ops[start : start + BATCH])))
-                for query, parameters in queries:
-                    connection.execute(query, parameters)
-            fits = not vectors or self._fits(connection)
-            self._written_index.write(connection, complete if fits else changes)
+    def _without_vector(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> list[str]:
+        texts = (
+            each.text
+            for each in changes
+            if each.text and self._read_index.known(connection, each.prefix, each.key) != (each.text, True)
+        )
+        return list(dict.fromkeys(texts))
 
-        await self._writer.do(write)
+    def _put(self, connection: sqlite3.Connection, ops: Sequence[PutOp], changes: Sequence[Change]) -> None:
+        for start in range(0, len(ops), BATCH):
+            queries, _ = self._prepare_batch_PUT_queries(list(enumerate(ops[start : start + BATCH])))
+            for query, parameters in queries:
+                connection.execute(query, parameters)
+        if any(each.vector is not None for each in changes) and not self._fits(connection):
+            changes = [replace(each, vector=None) for each in changes]
+        self._written_index.write(connection, changes)
 
     async def _adopt(self) -> None:
         """Index the words of lessons that are not in the index."""

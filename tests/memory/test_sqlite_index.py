@@ -1,5 +1,7 @@
 """What the SQLite store finds, in real files."""
 
+import asyncio
+import contextlib
 import logging
 import sqlite3
 import subprocess
@@ -11,7 +13,7 @@ from typing import Any
 import aiosqlite
 import pytest
 from hashed import Hashed
-from indexing import NAMESPACE, task
+from indexing import BATCH, NAMESPACE, task
 from langgraph.store.base import PutOp, SearchOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
@@ -181,6 +183,23 @@ async def test_a_batch_that_fails_leaves_nothing_in_the_index(sqlite_url):
     assert check(sqlite_url) == 1
 
 
+async def test_a_write_that_is_cancelled_is_there_wholly_or_not_at_all(sqlite_url):
+    async with open_persistence(sqlite_url, embeddings=Hashed()) as database:
+        for turns in range(12):
+            writing = asyncio.create_task(write(database.store, HERE, f"{SUM} {turns}", f"{SORT} {turns}"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing
+            there = [await database.store.aget(HERE, f"{each} {turns}") for each in (SUM, SORT)]
+            assert (there[0] is None) == (there[1] is None)
+        await write(database.store, HERE, PRIME)
+        assert await found(database.store, "xylophone", limit=1) == [PRIME]
+        items = len(await database.store.asearch(HERE, limit=100))
+    assert check(sqlite_url) == items
+
+
 HOSTILE = [
     "NEAR(", '"', '""" OR "', "text : sum", "sum AND NOT OR", "sum*", "^sum", "{sum} - sum", "(((", "a\0b sum", "\0",
     "🎻", "𞤀𞤁𞤂x𞤃", "na\u0301ıve sum", "\ud800 sum", "对列表求和", "?", "", "   ", "the a of", "%s %d {}",
@@ -285,50 +304,53 @@ async def test_a_reindex_takes_up_what_was_missing_and_drops_what_is_gone(sqlite
 
 @pytest.fixture
 def start(sqlite_url):
-    """Start processes that all wait for a word before they write."""
+    """Start processes that write a batch for every line that they are told."""
     running = []
 
-    def begin(name: str, count: int) -> subprocess.Popen:
-        command = [sys.executable, str(PROGRAM), sqlite_url, name, str(count)]
+    def begin(name: str) -> subprocess.Popen:
+        command = [sys.executable, str(PROGRAM), sqlite_url, name]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         running.append(process)
+        assert process.stdout.readline() == "ready\n"
         return process
 
     yield begin
     for process in running:
         process.kill()
-        process.communicate()
+        process.wait(timeout=60)
+        process.stdin.close()
+        process.stdout.close()
 
 
-def go(process: subprocess.Popen) -> None:
-    process.stdin.write("go\n")
+def tell(process: subprocess.Popen, batches: int) -> None:
+    process.stdin.write("go\n" * batches)
     process.stdin.flush()
 
 
 async def test_two_processes_that_write_at_once_are_both_found(sqlite_url, start):
-    both = [start(name, 300) for name in ("one", "two")]
-    assert [process.stdout.readline() for process in both] == ["ready\n", "ready\n"]
-    for process in both:
-        go(process)
-    assert [process.wait(timeout=240) for process in both] == [0, 0]
-    assert check(sqlite_url) == 600
+    both = {name: start(name) for name in ("one", "two")}
+    for process in both.values():
+        tell(process, 60)
+        process.stdin.close()
+    assert [process.wait(timeout=240) for process in both.values()] == [0, 0]
+    assert check(sqlite_url) == 2 * 60 * BATCH
     async with open_persistence(sqlite_url, embeddings=Hashed()) as database:
-        for name in ("one", "two"):
-            for number in range(0, 300, 23):
+        for name in both:
+            for number in range(0, 60 * BATCH, 23):
                 assert await found(database.store, task(name, number), NAMESPACE, 1) == [task(name, number)]
 
 
 async def test_items_and_index_agree_after_a_kill_at_any_moment(sqlite_url, start):
     written = 0
     for name in ("a", "b", "c"):
-        process = start(name, 100_000)
-        assert process.stdout.readline() == "ready\n"
-        go(process)
-        for _ in range(30):
-            assert process.stdout.readline()
+        process = start(name)
+        tell(process, 40)
+        for batch in range(30):
+            assert process.stdout.readline() == f"{batch}\n"
         process.kill()
         process.wait(timeout=60)
         async with open_persistence(sqlite_url, embeddings=Hashed()) as database:
-            assert await found(database.store, task(name, 149), NAMESPACE, 1) == [task(name, 149)]
-        written += 150
+            last = task(name, 30 * BATCH - 1)
+            assert await found(database.store, last, NAMESPACE, 1) == [last]
+        written += 30 * BATCH
         assert check(sqlite_url) >= written
