@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -15,13 +15,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.store.base import Op, PutOp, Result
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, EagerList
+from reflexion.memory.langgraph_fixes import DiscreetSaver, EagerList
 from reflexion.memory.ledger import SqliteLedger
 from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
+from reflexion.memory.meaning import Meaning
 from reflexion.memory.persistence import DatabaseError, Persistence
+from reflexion.memory.sqlite_store import IndexedStore, Worker
 
 T = TypeVar("T")
 
@@ -40,13 +40,20 @@ async def open_sqlite(file: str, stack: AsyncExitStack, embeddings: Embeddings |
             # A connection each, as saver and store each know only their own lock: on one connection the commit
             # of the one would end the transaction of the other.
             saver = _Saver(await stack.enter_async_context(_connection(path, isolation_level="DEFERRED")))
-            store = _Store(await stack.enter_async_context(_connection(path, isolation_level=None)))
+            store = IndexedStore(
+                await stack.enter_async_context(_connection(path, isolation_level=None)),
+                reader=Worker(await _plain_connection(path, stack), writes=False),
+                writer=Worker(await _plain_connection(path, stack), writes=True),
+                meaning=Meaning(embeddings),
+            )
             stack.push_async_callback(store.aclose)
             ledger = SqliteLedger(await stack.enter_async_context(_connection(path, isolation_level=None)))
             stack.push_async_callback(ledger.aclose)
             await saver.setup()
             await store.setup()
             await ledger.setup()
+        # Others need not wait for it: whoever comes first fills what is still missing.
+        await store.fill()
     except ThreadBusy:
         raise DatabaseError(
             f"another process has been setting up the SQLite file {path} for {BUSY_S:.0f} s: end it, then try again"
@@ -83,6 +90,17 @@ async def _connection(path: Path, isolation_level: Literal["DEFERRED"] | None) -
         # transactions may be, but the file stays sound.
         await connection.execute("PRAGMA synchronous=NORMAL")
         yield connection
+
+
+async def _plain_connection(path: Path, stack: AsyncExitStack) -> sqlite3.Connection:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous=NORMAL")
+        return connection
+
+    connection = await asyncio.to_thread(connect)
+    stack.push_async_callback(asyncio.to_thread, connection.close)
+    return connection
 
 
 def _size(path: Path) -> int:
@@ -168,32 +186,3 @@ _DELETE_CHECKPOINTS: Final = """
     DELETE FROM checkpoints
     WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') IN (SELECT value FROM json_each(?))
 """
-
-
-class _Store(ClosableStore, AsyncSqliteStore):
-    """Undoes a batch that fails, and keeps reads and writes in transactions of their own.
-
-    The original commits half of a failed batch; and a transaction that reads before it writes gets "database
-    is locked" at once, whatever the timeout, where another process has written in between.
-    """
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations, the reads before the writes, as the original does."""
-        ops = list(ops)
-        writes = [op for op in ops if isinstance(op, PutOp)]
-        reads = [op for op in ops if not isinstance(op, PutOp)]
-        found = iter(await super().abatch(reads) if reads else [])
-        if writes:
-            await super().abatch(writes)
-        return [None if isinstance(op, PutOp) else next(found) for op in ops]
-
-    @asynccontextmanager
-    async def _cursor(self, *, transaction: bool = True) -> AsyncIterator[aiosqlite.Cursor]:
-        async with self.lock, self.conn.cursor() as cursor:
-            await cursor.execute("BEGIN")
-            try:
-                yield cursor
-                await cursor.execute("COMMIT")
-            except BaseException:
-                await self.conn.rollback()
-                raise
