@@ -169,7 +169,8 @@ class _Store(ClosableStore, AsyncPostgresStore):
                 results.append([_found(row) for row in await self._index.search(op)])
             else:
                 results.append(next(read))
-        if puts := [op._replace(value=_storable(op.value)) for op in ops if isinstance(op, PutOp)]:
+        last = {(op.namespace, op.key): op._replace(value=_storable(op.value)) for op in ops if isinstance(op, PutOp)}
+        if puts := list(last.values()):
             entries = await self._index.entries(puts)
             async with self._cursor(pipeline=True) as cursor, cursor.connection.transaction():
                 await self._batch_put_ops(list(enumerate(puts)), cursor)

@@ -112,8 +112,7 @@ class PostgresIndex:
 
     async def entries(self, puts: Iterable[PutOp]) -> list[Entry]:
         """What is to be indexed of these, with the vectors of those texts that are new."""
-        found = {(e.prefix, e.key): e for put in puts if (e := _entry(put)) is not None}
-        entries = list(found.values())
+        entries = [entry for put in puts if (entry := _entry(put)) is not None]
         if self._model is None or not entries:
             return entries
         async with self._pool.connection() as connection:

@@ -22,7 +22,8 @@ def terms(scope: str, text: str) -> list[int]:
     """
     words = _words(unicodedata.normalize("NFKC", text).casefold())
     found = [*dict.fromkeys(words)]
-    return [_hash(scope, word) for word in [" ".join(words), *found[:MOST_TERMS]]] if words else []
+    whole = f" {' '.join(words)}"  # no word begins with a space
+    return [_hash(scope, each) for each in [whole, *found[:MOST_TERMS]]] if words else []
 
 
 def _words(text: str) -> list[str]:
