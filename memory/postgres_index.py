@@ -101,10 +101,12 @@ class PostgresIndex:
             Exception: whatever the embeddings raise. What was not embedded by then is found by its words.
         """
         probe = (await embedded(self._embeddings, [PROBE]))[0] if self._embeddings else []
-        async with self._pool.connection() as connection, connection.transaction():
-            await _index_old_items(connection)
+        async with self._pool.connection() as connection:
+            async with connection.transaction():
+                await _index_old_items(connection)
             if probe and await pgvector(connection):
-                self._dims, self._model = len(probe), await start_vectors(connection, probe)
+                async with connection.transaction():
+                    self._dims, self._model = len(probe), await start_vectors(connection, probe)
         if self._embeddings and self._model:
             await self._fill(self._embeddings)
         async with self._pool.connection() as connection:
@@ -340,8 +342,10 @@ _SET_VECTORS: Final = f"""
 UPDATE reflexion_index AS old SET embedding = new.vector::halfvec
 FROM unnest(%s::bigint[], %s::text[]) AS new (id, vector) WHERE old.id = new.id AND {_CURRENT.format("%s")}
 """  # noqa: S608 - own names
-# The scan goes on until the scope's hits are found; compiling a plan would take longer than running it.
+# The scan goes on past the vectors of other scopes until it has its hits, or has seen a tenth of a million vectors.
+# Compiling a plan would take longer than running it.
 _SEARCH_SETTINGS: Final = """
 SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'strict_order', true),
-    set_config('hnsw.max_scan_tuples', '100000', true), set_config('jit', 'off', true)
+    set_config('hnsw.max_scan_tuples', '100000', true), set_config('hnsw.scan_mem_multiplier', '8', true),
+    set_config('jit', 'off', true)
 """

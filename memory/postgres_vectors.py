@@ -37,8 +37,8 @@ async def known_model(connection: Connection, probe: list[float]) -> str | None:
         if not await exists(connection, "reflexion_index_vectors"):
             async with connection.transaction():
                 return await start_vectors(connection, probe)
-    except psycopg.errors.InsufficientPrivilege as error:
-        _no_vectors(f"this user may not set up vectors ({said(error)}): open the database once as its owner")
+    except psycopg.ProgrammingError as error:
+        _no_vectors(f"vectors cannot be set up here ({said(error)}): open the database once as the owner of its tables")
         return None
     cursor = await connection.execute("SELECT model, probe FROM reflexion_index_model")
     row = await cursor.fetchone()
@@ -64,9 +64,9 @@ async def pgvector(connection: Connection) -> bool:
         try:
             async with connection.transaction():
                 await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except psycopg.errors.InsufficientPrivilege:
-            return _no_vectors("this user may not create the extension: let an administrator run CREATE EXTENSION "
-                               "vector in this database")  # fmt: skip
+        except psycopg.DatabaseError as error:
+            return _no_vectors(f"the extension pgvector cannot be created here ({said(error)}): let an administrator "
+                               "run CREATE EXTENSION vector in this database")  # fmt: skip
     return True
 
 
