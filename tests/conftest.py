@@ -1,8 +1,10 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
+import functools
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -66,6 +68,7 @@ def _pgvector_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"pgvector-{os.environ[RUN_VARIABLE]}"
 
 
+@functools.cache
 def _pgvector_server() -> Any:
     """The one of this run, out of a wheel, on a socket: started by the first test that needs it."""
     with warnings.catch_warnings():
@@ -75,7 +78,15 @@ def _pgvector_server() -> Any:
     folder = _pgvector_folder()
     folder.mkdir(exist_ok=True)
     with FileLock(folder / "lock"):
-        return get_server(folder / "data", cleanup_mode=None)
+        server = get_server(folder / "data", cleanup_mode=None, start=False)
+        for tries_left in reversed(range(6)):
+            try:
+                server.start()
+                break
+            except subprocess.TimeoutExpired:  # it waits for ten seconds, the server goes on starting
+                if not tries_left:
+                    raise
+        return server
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
