@@ -74,7 +74,10 @@ def stats(namespace: Namespace = None, database: Database = None, as_json: AsJso
 
 @memory.command()
 def prune(
-    lessons: Annotated[int | None, typer.Option(min=0, help="Keep so many lessons at most [1000].")] = None,
+    lessons: Annotated[int | None, typer.Option(min=0, help="Keep so many lessons at most [10000].")] = None,
+    unseen_days: Annotated[
+        float | None, typer.Option(min=0, help="Keep no lesson that no run came to or used for longer [for ever].")
+    ] = None,
     episodes: Annotated[int | None, typer.Option(min=0, help="Keep so many episodes at most [2000].")] = None,
     days: Annotated[float | None, typer.Option(min=0, help="Keep no episode that is older [180].")] = None,
     namespace: Namespace = None,
@@ -84,7 +87,16 @@ def prune(
     """Forget what is too much or too old, as it also happens now and then by itself."""
     from reflexion.cli.memory_work import Place, prune_memory  # noqa: PLC0415
 
-    leave(lambda: prune_memory(Place(database, namespace, as_json), lessons, episodes, days))
+    place = Place(database, namespace, as_json)
+    leave(lambda: prune_memory(place, lessons=lessons, unseen_days=unseen_days, episodes=episodes, days=days))
+
+
+@memory.command()
+def reindex(database: Database = None, as_json: AsJson = False) -> None:
+    """Make the index by which lessons are found anew, as after a change of the embedding model."""
+    from reflexion.cli.memory_work import Place, reindex_store  # noqa: PLC0415
+
+    leave(lambda: reindex_store(Place(database, None, as_json)))
 
 
 @memory.command("export")

@@ -6,15 +6,13 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from reflexion.memory.persistence import DatabaseSettings
 from reflexion.models import ConnectionSettings
 from reflexion.nodes import ConfigurationError, explain
 
 
-class Installation(ConnectionSettings):
+class Installation(ConnectionSettings, DatabaseSettings):
     """`REFLEXION_*` variables and `.env`, beyond the settings of a run."""
-
-    database_url: str | None = None
-    """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
 
     prompts: Path | None = None
     """A folder with prompt files of the user's own."""

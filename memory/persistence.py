@@ -10,12 +10,24 @@ from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
 from reflexion.models.embedding import chosen
 from reflexion.models.ledger import LedgerStore, MemoryLedger
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
+
+
+class DatabaseSettings(BaseSettings):
+    """Where the database is, from `REFLEXION_DATABASE_URL` or `.env`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REFLEXION_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    database_url: str | None = None
+    """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
 
 
 class DatabaseError(Exception):
