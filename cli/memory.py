@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from reflexion.cli.options import AsJson, Database, leave
+from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
 
 memory = typer.Typer(
     name="memory", help="Look into what was learned, correct it, and carry it elsewhere.", no_args_is_help=True
@@ -89,6 +89,28 @@ def prune(
 
     place = Place(database, namespace, as_json)
     leave(lambda: prune_memory(place, lessons=lessons, unseen_days=unseen_days, episodes=episodes, days=days))
+
+
+@memory.command()
+def consolidate(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else it is only shown.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Groups of alike lessons at most.")] = 20,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    budget_usd: Annotated[str | None, typer.Option(help="Dollars that it may spend.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that it may use.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    prompts: Prompts = None,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the model which alike lessons to merge, reword, add and retire."""
+    from reflexion.cli.memory_consolidate import consolidate_lessons  # noqa: PLC0415
+
+    settings = given(model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang, namespace=namespace)
+    installation = given(base_url=base_url, database_url=database, prompts=prompts)
+    leave(lambda: consolidate_lessons(settings, installation, apply=apply, limit=limit, as_json=as_json))
 
 
 @memory.command()

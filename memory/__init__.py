@@ -1,6 +1,7 @@
 """Episodic memory: reflections, lessons, and the database that keeps them."""
 
 from reflexion.memory.choice import MOST_TOKENS, Recalled, Wanted, choose, most_alike
+from reflexion.memory.decisions import Change, refusal
 from reflexion.memory.effect import Comparison, Effect
 from reflexion.memory.locks import ThreadBusy, ThreadLocks
 from reflexion.memory.memory import Gone, Memory, open_memory
@@ -32,6 +33,7 @@ __all__ = [
     "LONGEST_VERDICT",
     "MOST_LESSONS",
     "MOST_TOKENS",
+    "Change",
     "Comparison",
     "DatabaseError",
     "Effect",
@@ -63,5 +65,6 @@ __all__ = [
     "objection",
     "open_memory",
     "open_persistence",
+    "refusal",
     "task_key",
 ]

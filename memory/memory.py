@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from langgraph.store.base import BaseStore
 
 from reflexion.memory.choice import CONSIDERED, Recalled, Wanted, choose, most_alike
+from reflexion.memory.decisions import Change, records_of
 from reflexion.memory.effect import Effect, effect_of
 from reflexion.memory.persistence import DatabaseSettings, open_persistence
 from reflexion.memory.places import check_namespace
@@ -23,6 +24,10 @@ EPISODES_COUNTED = 200
 """Last runs of a task by which it is judged what is to be expected of it."""
 LISTED = 2_000
 """Lessons that are looked at where the store cannot search."""
+VERY_ALIKE = 0.85
+"""Likeness of tasks from which their lessons are looked at together."""
+MOST_IN_GROUP = 20
+"""Lessons that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,35 @@ class Memory:
         await self._shelf.write(new, experiences, episode | {"lessons_learned": list(evidence), "at": now})
         await self._make_room(touched, [*by_id.values()], run_id)
         return [by_id[key] for key in evidence]
+
+    async def decide(self, change: Change, decision_id: str) -> None:
+        """Change lessons apart from any run. `forget_run(decision_id)` undoes it.
+
+        Args:
+            change: see `refusal`, which is not asked again.
+            decision_id: what is before its first dot is the id of all that were decided together.
+        """
+        lessons, experiences = records_of(change, decision_id, self._now())
+        await self._shelf.write(lessons, experiences)
+
+    async def alike(self, limit: int) -> list[list[KnownLesson]]:
+        """Groups of lessons in use, of the same task or of very alike ones, those first that were seen last.
+
+        Args:
+            limit: of groups.
+        """
+        groups: list[list[KnownLesson]] = []
+        seen: set[str] = set()
+        for lesson in await self.lessons():
+            if len(groups) == limit:
+                break
+            if lesson.usable and lesson.id not in seen:
+                found = await self.search(lesson.lesson["task"], CONSIDERED)
+                near = [each for likeness, each in found if likeness >= VERY_ALIKE and each.usable]
+                group = [each for each in near if each.id not in seen][:MOST_IN_GROUP]
+                seen |= {lesson.id, *(each.id for each in group)}
+                groups += [group] if len(group) > 1 else []
+        return groups
 
     async def forget(self, ids: Collection[str]) -> Gone:
         """Forget lessons for good, with all that runs made of them. What they had taken the place of comes back."""
@@ -278,7 +312,8 @@ def _came_of(run_id: str, known: Sequence[KnownLesson]) -> tuple[set[str], set[s
         if not new:
             return runs, gone
         gone |= {each.id for each in new}
-        runs |= {e["run_id"] for each in new for e in each.experiences if e["use"] or e.get("decision")}
+        runs |= {e["run_id"] for each in new for e in each.experiences if e["use"]}
+        runs |= {e["run_id"] for each in known for e, decision in each.decisions if not gone.isdisjoint(decision["of"])}
 
 
 @asynccontextmanager

@@ -82,6 +82,8 @@ class Decision(TypedDict):
     """It takes this lesson out of use; else it has made it."""
     replaced_by: str
     """The lesson that takes this one's place; empty for none."""
+    of: list[str]
+    """The lessons that it was made of."""
     carried: list[Carried]
     """What the lessons rest on that this one takes the place of."""
 
