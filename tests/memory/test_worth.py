@@ -93,3 +93,35 @@ async def test_a_lesson_that_a_run_comes_to_again_is_back(memory):
         old[0]["id"]: "active",
         new[0]["id"]: "retired",
     }
+
+
+async def test_a_lesson_is_back_when_what_took_its_place_turned_out_worse(memory):
+    old, new = learned("Sort the list first.", confirmed=True), learned("Start the sum at zero.", confirmed=True)
+    await memory.remember(episode("r1"), [old])
+    await memory.remember(episode("r2", lessons_used=[old[0]["id"]]), [new])
+    assert [each["id"] for each in (await memory.recall(TASK, Wanted("r", limit=5))).used] == [new[0]["id"]]
+    await using(memory, new[0]["id"], *[False] * 4, task="other")
+    known = {each.id: (each.state, each.superseded_by) for each in await memory.lessons()}
+    assert known == {old[0]["id"]: ("active", ""), new[0]["id"]: ("quarantined", "")}
+    assert [each["id"] for each in (await memory.recall(TASK, Wanted("r", limit=5))).used] == [old[0]["id"]]
+
+
+async def test_a_lesson_stays_replaced_as_long_as_anything_that_came_after_it_is_in_use(memory):
+    first, second, third = (
+        learned(text, confirmed=True)
+        for text in ("Sort the list first.", "Start the sum at zero.", "Read every number.")
+    )
+    keys = [lesson["id"] for lesson, _ in (first, second, third)]
+    await memory.remember(episode("r1"), [first])
+    await memory.remember(episode("r2", lessons_used=keys[:1]), [second])
+    await memory.remember(episode("r3", lessons_used=keys[1:2]), [third])
+
+    async def states():
+        known = {each.id: each.state for each in await memory.lessons()}
+        return [known.get(key) for key in keys]
+
+    assert await states() == ["retired", "retired", "active"]
+    await using(memory, keys[2], *[False] * 4, task="other")
+    assert await states() == ["retired", "active", "quarantined"]
+    await memory.forget(keys[1:2])
+    assert await states() == ["active", None, "quarantined"]
