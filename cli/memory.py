@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from reflexion.cli.options import AsJson, Database, leave
+from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
 
 memory = typer.Typer(
     name="memory", help="Look into what was learned, correct it, and carry it elsewhere.", no_args_is_help=True
@@ -74,7 +74,10 @@ def stats(namespace: Namespace = None, database: Database = None, as_json: AsJso
 
 @memory.command()
 def prune(
-    lessons: Annotated[int | None, typer.Option(min=0, help="Keep so many lessons at most [1000].")] = None,
+    lessons: Annotated[int | None, typer.Option(min=0, help="Keep so many lessons at most [10000].")] = None,
+    unseen_days: Annotated[
+        float | None, typer.Option(min=0, help="Keep no lesson that no run came to or used for longer [for ever].")
+    ] = None,
     episodes: Annotated[int | None, typer.Option(min=0, help="Keep so many episodes at most [2000].")] = None,
     days: Annotated[float | None, typer.Option(min=0, help="Keep no episode that is older [180].")] = None,
     namespace: Namespace = None,
@@ -84,7 +87,38 @@ def prune(
     """Forget what is too much or too old, as it also happens now and then by itself."""
     from reflexion.cli.memory_work import Place, prune_memory  # noqa: PLC0415
 
-    leave(lambda: prune_memory(Place(database, namespace, as_json), lessons, episodes, days))
+    place = Place(database, namespace, as_json)
+    leave(lambda: prune_memory(place, lessons=lessons, unseen_days=unseen_days, episodes=episodes, days=days))
+
+
+@memory.command()
+def consolidate(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else it is only shown.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Groups of alike lessons at most.")] = 20,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    budget_usd: Annotated[str | None, typer.Option(help="Dollars that it may spend.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that it may use.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    prompts: Prompts = None,
+    namespace: Namespace = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the model which alike lessons to merge, reword, add and retire."""
+    from reflexion.cli.memory_consolidate import consolidate_lessons  # noqa: PLC0415
+
+    settings = given(model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang, namespace=namespace)
+    installation = given(base_url=base_url, database_url=database, prompts=prompts)
+    leave(lambda: consolidate_lessons(settings, installation, apply=apply, limit=limit, as_json=as_json))
+
+
+@memory.command()
+def reindex(database: Database = None, as_json: AsJson = False) -> None:
+    """Make the index by which lessons are found anew, as after a change of the embedding model."""
+    from reflexion.cli.memory_work import Place, reindex_store  # noqa: PLC0415
+
+    leave(lambda: reindex_store(Place(database, None, as_json)))
 
 
 @memory.command("export")

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reflexion.cli.options import PASSED
+from reflexion.cli.options import PASSED, given
 from reflexion.graphs import ConfigurationError
 from reflexion.graphs.installation import read_installation
-from reflexion.memory import Comparison, Gone, KnownLesson, Memory, open_memory
+from reflexion.memory import Comparison, Gone, Keep, KnownLesson, Memory, open_memory
+from reflexion.memory.room import DAY_S
 from reflexion.models.intervals import Rate
-from reflexion.nodes import make_settings
+from reflexion.nodes import Settings, make_settings
 
 T = TypeVar("T")
 
@@ -33,6 +34,15 @@ class Place:
     namespace: str | None
     as_json: bool
 
+    @property
+    def settings(self) -> Settings:
+        """Those of a run that uses this memory.
+
+        Raises:
+            ConfigurationError: the namespace or the environment cannot be used.
+        """
+        return make_settings(**given(namespace=self.namespace))
+
     def work(self, work: Callable[[Memory], Awaitable[T]]) -> T:
         """Open the memory and do something with it.
 
@@ -40,15 +50,13 @@ class Place:
             ConfigurationError: the namespace or the environment cannot be used.
             DatabaseError: the database cannot be opened.
         """
-        installation = read_installation(**({} if self.database is None else {"database_url": self.database}))
+        namespace = self.settings.namespace
+        installation = read_installation(**given(database_url=self.database))
 
         async def opened() -> T:
             async with open_memory(installation.database_url, namespace) as memory:
                 return await work(memory)
 
-        namespace = (
-            make_settings(namespace=self.namespace) if self.namespace is not None else make_settings()
-        ).namespace
         return asyncio.run(opened())
 
     def say(self, found: Any, *shown: Text | Table | str) -> int:
@@ -84,10 +92,11 @@ def show_one(place: Place, key: str) -> int:
     if known.superseded_by:
         lines.append(f"superseded by {known.superseded_by}")
     lines.append(f"came to by {known.seen} runs, used by {known.used}, helped {known.helped}, hurt {known.hurt}")
-    for each, evidence in known.evidence:
+    for origin in known.evidence:
+        evidence = origin["evidence"]
         confirmed = ", and the next one passed" if evidence["confirmed"] else ""
         lines.append(
-            f"  learned by run {each['run_id']} on thread {evidence['thread_id']}, {_date(each['at'])}: attempt "
+            f"  learned by run {origin['run_id']} on thread {evidence['thread_id']}, {_date(origin['at'])}: attempt "
             f"{evidence['attempt']} had failed by {evidence['evaluator'] or 'an evaluator'}{confirmed}"
         )
         lines += [f"    in its words: {evidence['text']}"] if evidence["text"] != known.lesson["text"] else []
@@ -98,6 +107,8 @@ def show_one(place: Place, key: str) -> int:
                 f"{'passed' if use['passed'] else 'failed'} at first, which without it {use['expected']:.0%} would pass"
             )
             lines.append(f"  used by run {each['run_id']}, {_date(each['at'])}: {how}: {use['outcome']}")
+    for each, decision in known.decisions:
+        lines.append(f"  {decision['operation']} by {each['run_id']}, {_date(each['at'])}: {decision['why']}")
     return place.say(known.as_json(), *lines)
 
 
@@ -149,15 +160,23 @@ def show_effect(place: Place) -> int:
     )
 
 
-def prune_memory(place: Place, lessons: int | None, episodes: int | None, days: float | None) -> int:
+def prune_memory(
+    place: Place, *, lessons: int | None, unseen_days: float | None, episodes: int | None, days: float | None
+) -> int:
     """`reflexion memory prune`."""
-    limits: dict[str, Any] = {
-        "lessons": lessons,
-        "episodes": episodes,
-        "older_than_s": None if days is None else days * 86_400,
-    }
-    limits = {name: value for name, value in limits.items() if value is not None}
-    return _gone(place, place.work(lambda memory: memory.prune(**limits)))
+    settings = place.settings
+    keep = Keep(
+        lessons=settings.memory_lessons if lessons is None else lessons,
+        days=settings.memory_days if unseen_days is None else unseen_days,
+    )
+    limits = given(episodes=episodes, older_than_s=None if days is None else days * DAY_S)
+    return _gone(place, place.work(lambda memory: memory.prune(keep, **limits)))
+
+
+def reindex_store(place: Place) -> int:
+    """`reflexion memory reindex`."""
+    done = place.work(lambda memory: memory.reindex())
+    return place.say({"reindexed": done}, "indexed anew" if done else "this database has no index")
 
 
 def export_lessons(place: Place, file: Path | None) -> int:
@@ -190,7 +209,10 @@ async def _find(memory: Memory, keys: Sequence[str]) -> list[KnownLesson]:
     known = await memory.lessons()
     found = []
     for key in keys:
-        fitting = [each for each in known if each.id.startswith(key)] if key else []
+        # The first half of an id is the task's, the second the lesson's own.
+        fitting = [
+            each for each in known if key and (each.id.startswith(key) or each.id.partition("-")[2].startswith(key))
+        ]
         if len(fitting) != 1:
             what = "more than one lesson begins with" if fitting else "there is no lesson"
             raise ConfigurationError(f"{what} {key!r} in this namespace: `reflexion memory list` shows them")

@@ -5,6 +5,7 @@ from reflexion.graphs.as_tool import as_tool
 from reflexion.graphs.build import build_graph
 from reflexion.graphs.calibrate import calibrate
 from reflexion.graphs.calibration_report import CalibrationReport
+from reflexion.graphs.consolidate import Consolidation, consolidate
 from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, evaluate_dataset
 from reflexion.graphs.labelled import Example, make_example, read_examples
 from reflexion.graphs.result import Result
@@ -15,6 +16,7 @@ from reflexion.nodes.settings import ConfigurationError, Settings
 __all__ = [
     "CalibrationReport",
     "ConfigurationError",
+    "Consolidation",
     "Example",
     "ExampleResult",
     "Experiment",
@@ -28,6 +30,7 @@ __all__ = [
     "as_tool",
     "build_graph",
     "calibrate",
+    "consolidate",
     "evaluate_dataset",
     "make_example",
     "open_reflexion",

@@ -2,32 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import Literal
 
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from reflexion.memory.persistence import DatabaseSettings
 from reflexion.models import ConnectionSettings
 from reflexion.nodes import ConfigurationError, explain
 
 
-class Installation(ConnectionSettings):
+class Installation(ConnectionSettings, DatabaseSettings):
     """`REFLEXION_*` variables and `.env`, beyond the settings of a run."""
-
-    database_url: str | None = None
-    """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
-
-    embeddings: Literal["embedded", "none"] = "embedded"
-    """By what lessons of similar tasks are found besides their words: the embedded model, or nothing."""
 
     prompts: Path | None = None
     """A folder with prompt files of the user's own."""
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the embedded model for embeddings is wanted."""
-        return self.embeddings == "embedded"
-
 
 def read_installation(**values: object) -> Installation:
     """Read the environment and `.env`; what is given as a value wins.

@@ -1,12 +1,13 @@
 """Which lessons a run is given: those of the most similar tasks, the best of them first, now and then one on trial."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reflexion.memory.likeness import rank
-from reflexion.memory.records import Experience, Lesson, RecalledLesson
+from reflexion.memory.likeness import hybrid, rank
+from reflexion.memory.records import Lesson, RecalledLesson
 from reflexion.memory.worth import KnownLesson
+from reflexion.models.usage import estimate_tokens
 
 LEAST_LIKENESS = 0.45
 """Below it a lesson belongs to another task.
@@ -21,9 +22,12 @@ CONSIDERED = 50
 AS_LIKE = 0.1
 """A lesson may be tried in place of another one when its task is no less similar than by this much."""
 
-
 TRIED_FIRST = 3
 """Uses of a lesson before chance has a say in it: until then every run that is given it is a trial already."""
+
+
+MOST_TOKENS = 600
+"""Of the lessons in a prompt; one lesson of the longest length takes up to so many, whatever its script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Wanted:
     """Share of the runs, 0..1, in which a candidate takes the place of the last lesson chosen."""
     control: float = 0.0
     """Share of the runs, 0..1, that get no lesson."""
+    tokens: int = MOST_TOKENS
+    """Estimated tokens that the lessons may take together in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +54,66 @@ class Recalled:
     withheld: list[RecalledLesson] = field(default_factory=list)
 
 
-def most_alike(task: str, lessons: Sequence[Lesson], limit: int = CONSIDERED) -> list[tuple[float, Lesson]]:
+def most_alike(
+    task: str, found: Sequence[tuple[float | None, Lesson]], limit: int = CONSIDERED
+) -> list[tuple[float, Lesson]]:
     """The lessons of the most similar tasks with that likeness, 0..1, at most `limit`, likest first.
 
     Takes about 0.1 s for 1,000 lessons of as many short tasks: call it in a thread.
+
+    Args:
+        task: what is compared with.
+        found: lessons with what a store has for likeness. One without is no hit, unless all are: then words decide.
+        limit: at most so many.
     """
-    tasks = list(dict.fromkeys(lesson["task"] for lesson in lessons))
-    likeness = dict(zip(tasks, rank(task, tasks), strict=True))
-    found = [(likeness[lesson["task"]], lesson) for lesson in lessons if likeness[lesson["task"]] >= LEAST_LIKENESS]
-    return sorted(found, key=lambda each: (each[0], each[1]["created_at"]), reverse=True)[:limit]
+    scores = {lesson["task"]: score for score, lesson in found if score is not None}
+    if scores:
+        likeness = dict(zip(scores, hybrid(task, [(score, known) for known, score in scores.items()]), strict=True))
+    else:
+        tasks = list(dict.fromkeys(lesson["task"] for _, lesson in found))
+        likeness = dict(zip(tasks, rank(task, tasks), strict=True))
+    alike = [(likeness.get(lesson["task"], 0.0), lesson) for _, lesson in found]
+    hits = [each for each in alike if each[0] >= LEAST_LIKENESS]
+    return sorted(hits, key=lambda each: (each[0], each[1]["created_at"]), reverse=True)[:limit]
 
 
-def choose(
-    wanted: Wanted, alike: Sequence[tuple[float, Lesson]], experiences: Mapping[str, Sequence[Experience]]
-) -> Recalled:
+def choose(wanted: Wanted, alike: Sequence[tuple[float, KnownLesson]]) -> Recalled:
     """The best of the lessons that may be used.
 
     Args:
-        wanted: how many, and what is left to chance.
+        wanted: how many, how long, and what is left to chance.
         alike: lessons and the likeness of their tasks.
-        experiences: what runs made of them, by lesson.
     """
-    known = [(similarity, KnownLesson(lesson, experiences.get(lesson["id"], ()))) for similarity, lesson in alike]
-    ranked = sorted((each for each in known if each[1].usable), key=_merit, reverse=True)
-    chosen = [_recalled(*each) for each in ranked[: wanted.limit]]
-    if not chosen or ranked[len(chosen) - 1][1].used < TRIED_FIRST:
-        return Recalled(used=chosen)
+    ranked = sorted((each for each in alike if each[1].usable), key=_merit, reverse=True)
+    chosen = _fitting(ranked, wanted.limit, wanted.tokens)
+    last = chosen[-1] if chosen else None
+    if last is None or last[1].used < TRIED_FIRST:
+        return Recalled(used=[_recalled(*each) for each in chosen])
+    used = [_recalled(*each) for each in chosen]
     if chance(wanted.run_id, "explore") < wanted.explore:
-        least = ranked[len(chosen) - 1][0] - AS_LIKE
-        trial = [each for each in ranked[wanted.limit :] if each[1].state == "candidate" and each[0] >= least]
+        left = wanted.tokens - sum(_tokens(known) for _, known in chosen[:-1])
+        rest = [each for each in ranked if each not in chosen]
+        trial = [each for each in rest if each[1].state == "candidate" and each[0] >= last[0] - AS_LIKE]
+        trial = [each for each in trial if _tokens(each[1]) <= left]
         if trial:
             picked = trial[int(chance(wanted.run_id, "candidate") * len(trial))]
-            chosen[-1] = _recalled(*picked, explored=True)
+            used[-1] = _recalled(*picked, explored=True)
     control = chance(wanted.run_id, "control") < wanted.control
-    return Recalled(withheld=chosen) if control else Recalled(used=chosen)
+    return Recalled(withheld=used) if control else Recalled(used=used)
+
+
+def _fitting(ranked: Sequence[tuple[float, KnownLesson]], limit: int, tokens: int) -> list[tuple[float, KnownLesson]]:
+    """The best of them that take no more room than there is; one that does not fit makes way for the next."""
+    fitting: list[tuple[float, KnownLesson]] = []
+    for each in ranked:
+        if len(fitting) < limit and (size := _tokens(each[1])) <= tokens:
+            fitting.append(each)
+            tokens -= size
+    return fitting
+
+
+def _tokens(known: KnownLesson) -> int:
+    return estimate_tokens(known.lesson["text"])
 
 
 def chance(run_id: str, what: str) -> float:

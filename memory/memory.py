@@ -8,27 +8,26 @@ from dataclasses import dataclass
 
 from langgraph.store.base import BaseStore
 
-from reflexion.memory.choice import Recalled, Wanted, chance, choose, most_alike
+from reflexion.memory.choice import CONSIDERED, Recalled, Wanted, choose, most_alike
+from reflexion.memory.decisions import Change, records_of
 from reflexion.memory.effect import Effect, effect_of
-from reflexion.memory.persistence import open_persistence
+from reflexion.memory.persistence import DatabaseSettings, open_persistence
+from reflexion.memory.places import check_namespace
 from reflexion.memory.records import Episode, Evidence, Experience, Lesson, Use
+from reflexion.memory.room import MOST_EPISODES, MOST_OF_TASK, OLDEST_EPISODE_S, SPARED, Keep, due, surplus, worn
 from reflexion.memory.shelf import Shelf
 from reflexion.memory.transfer import as_line, read_lines
 from reflexion.memory.upkeep import same_rule
-from reflexion.memory.worth import KnownLesson, outcome
+from reflexion.memory.worth import KnownLesson, know, outcome
 
-MOST_LESSONS = 1_000
-"""Lessons that a namespace keeps: the retired ones go first, then those that were seen or used longest ago."""
-KEPT_LESSONS = 900
-"""So many are left then, so that not every run has to make room."""
-MOST_EXPERIENCES = 100
-"""Runs that used a lesson, and runs that came to it, of which each lesson knows: the last ones."""
-MOST_EPISODES = 2_000
-"""Episodes that a namespace keeps: the last ones."""
-OLDEST_EPISODE_S = 180 * 24 * 3600.0
-"""How long they are kept at the most, in seconds."""
-PRUNED_IN = 0.05
-"""Share of the runs that look after the episodes."""
+EPISODES_COUNTED = 200
+"""Last runs of a task by which it is judged what is to be expected of it."""
+LISTED = 2_000
+"""Lessons that are looked at where the store cannot search."""
+VERY_ALIKE = 0.85
+"""Likeness of tasks from which their lessons are looked at together."""
+MOST_IN_GROUP = 20
+"""Lessons that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,33 @@ class Gone:
 class Memory:
     """One namespace. Any number of processes may use it at once: what a run leaves is written once, by that run."""
 
-    def __init__(self, store: BaseStore, label: str = "default", *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: BaseStore,
+        label: str = "default",
+        *,
+        keep: Keep = Keep(),  # noqa: B008 - frozen
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Take a place in a store.
+
+        Args:
+            store: any of LangGraph's; one that searches finds lessons of similar tasks among any number.
+            label: any text of 1 to 128 characters.
+            keep: how much stays.
+            now: seconds since 1970.
+
+        Raises:
+            NamespaceError: the label can be none.
+        """
         self._shelf = Shelf(store, label)
+        self._keep = keep
         self._now = now
 
     async def lessons(self) -> list[KnownLesson]:
         """Every lesson, the one that was seen or used last first."""
-        return await self._known(await self._shelf.lessons())
+        known = await self._known(await self._shelf.lessons())
+        return sorted(known.values(), key=lambda each: each.last_seen_at, reverse=True)
 
     async def episodes(self) -> list[Episode]:
         """How the last runs went, newest first."""
@@ -56,10 +75,12 @@ class Memory:
 
     async def search(self, task: str, limit: int = 10) -> list[tuple[float, KnownLesson]]:
         """The lessons of the most similar tasks with that likeness, 0..1, whether or not they are in use."""
-        lessons = await self._shelf.lessons()
-        alike = await asyncio.to_thread(most_alike, task, lessons, limit)
-        found = {known.id: known for known in await self._known([lesson for _, lesson in alike])}
-        return [(similarity, found[lesson["id"]]) for similarity, lesson in alike]
+        found = await self._shelf.find(task, max(limit, CONSIDERED))
+        if all(score is None for score, _ in found):
+            found = [(None, lesson) for lesson in await self._shelf.lessons(LISTED)] if found else []
+        alike = await asyncio.to_thread(most_alike, task, found, limit) if found else []
+        known = await self._known([lesson for _, lesson in alike])
+        return [(similarity, known[lesson["id"]]) for similarity, lesson in alike]
 
     async def effect(self) -> Effect:
         """What memory does, by runs that had it and runs of which it was withheld."""
@@ -67,12 +88,9 @@ class Memory:
 
     async def recall(self, task: str, wanted: Wanted) -> Recalled:
         """What a run on this task is given."""
-        lessons = await self._shelf.lessons()
-        if not lessons:
-            return Recalled()
-        alike = await asyncio.to_thread(most_alike, task, lessons)
-        experiences = await self._shelf.experiences([lesson for _, lesson in alike])
-        return choose(wanted, alike, experiences)
+        found = await self.search(task, CONSIDERED)
+        since = self._keep.since(self._now())
+        return choose(wanted, [each for each in found if each[1].last_seen_at >= since])
 
     async def remember(self, episode: Episode, learned: Sequence[tuple[Lesson, Evidence]] = ()) -> list[Lesson]:
         """Keep how a run went, what it has learned, and what it made of the lessons that it was given.
@@ -80,9 +98,8 @@ class Memory:
         Doing so again, after a crash, counts nothing twice. Returns the lessons that were learned as they are kept:
         one that says what an old one says is kept as evidence for that.
         """
-        known = await self._shelf.lessons()
-        by_id = {lesson["id"]: lesson for lesson in known}
-        now, run_id = self._now(), episode["run_id"]
+        known = await self._shelf.near([lesson["task_key"] for lesson, _ in learned], episode["lessons_used"])
+        by_id = dict(known)
 
         evidence: dict[str, Evidence] = {}
         for lesson, why in learned:
@@ -91,11 +108,11 @@ class Memory:
             if kept["id"] not in evidence or why["confirmed"]:
                 evidence[kept["id"]] = why
 
-        uses: dict[str, Use] = {}
-        if episode["first_passed"] is not None and any(key in by_id for key in episode["lessons_used"]):
-            better = [key for key, why in evidence.items() if why["confirmed"]]
-            uses = await self._uses([by_id[key] for key in episode["lessons_used"] if key in by_id], episode, better)
+        used = [by_id[key] for key in episode["lessons_used"] if key in known]
+        better = [key for key, why in evidence.items() if why["confirmed"] and key not in episode["lessons_used"]]
+        uses = await self._uses(used, episode, better) if used and episode["first_passed"] is not None else {}
 
+        now, run_id = self._now(), episode["run_id"]
         touched = [by_id[key] for key in dict.fromkeys([*evidence, *uses])]
         experiences = [
             Experience(
@@ -107,29 +124,48 @@ class Memory:
             )
             for lesson in touched
         ]
-        kept_lessons = [by_id[key] for key in evidence]
-        new = {lesson["id"] for lesson in kept_lessons} - {lesson["id"] for lesson in known}
-        await self._shelf.write(
-            [by_id[key] for key in new],
-            experiences,
-            episode | {"lessons_learned": list(evidence), "at": now},
-        )
-        await self._trim(touched)
-        if len(by_id) > MOST_LESSONS:
-            await self.prune(lessons=KEPT_LESSONS)
-        elif chance(run_id, "prune") < PRUNED_IN:
-            await self.prune()
-        return kept_lessons
+        new = [by_id[key] for key in evidence if key not in known]
+        await self._shelf.write(new, experiences, episode | {"lessons_learned": list(evidence), "at": now})
+        await self._make_room(touched, [*by_id.values()], run_id)
+        return [by_id[key] for key in evidence]
+
+    async def decide(self, change: Change, decision_id: str) -> None:
+        """Change lessons apart from any run. `forget_run(decision_id)` undoes it.
+
+        Args:
+            change: see `refusal`, which is not asked again.
+            decision_id: what is before its first dot is the id of all that were decided together.
+        """
+        lessons, experiences = records_of(change, decision_id, self._now())
+        await self._shelf.write(lessons, experiences)
+
+    async def alike(self, limit: int) -> list[list[KnownLesson]]:
+        """Groups of lessons in use, of the same task or of very alike ones, those first that were seen last.
+
+        Args:
+            limit: of groups.
+        """
+        groups: list[list[KnownLesson]] = []
+        seen: set[str] = set()
+        for lesson in await self.lessons():
+            if len(groups) == limit:
+                break
+            if lesson.usable and lesson.id not in seen:
+                found = await self.search(lesson.lesson["task"], CONSIDERED)
+                near = [each for likeness, each in found if likeness >= VERY_ALIKE and each.usable]
+                group = [each for each in near if each.id not in seen][:MOST_IN_GROUP]
+                seen |= {lesson.id, *(each.id for each in group)}
+                groups += [group] if len(group) > 1 else []
+        return groups
 
     async def forget(self, ids: Collection[str]) -> Gone:
         """Forget lessons for good, with all that runs made of them. What they had taken the place of comes back."""
-        known = await self.lessons()
-        gone = [each for each in known if each.id in set(ids)]
-        await self._forget(gone, known)
-        return Gone(len(gone))
+        gone = await self._known(list((await self._shelf.near((), ids)).values()))
+        await self._forget([gone[key] for key in dict.fromkeys(ids) if key in gone])
+        return Gone(sum(key in gone for key in set(ids)))
 
     async def forget_run(self, run_id: str) -> Gone:
-        """Forget a run and all that came of it.
+        """Forget a run, or a decision about lessons, and all that came of it.
 
         That is the lessons that it alone came to; what later runs learned while they used one of these, and so on;
         and what any of these runs says about other lessons.
@@ -137,8 +173,7 @@ class Memory:
         known = await self.lessons()
         runs, gone = _came_of(run_id, known)
         left = [each for each in known if each.id not in gone]
-        await self._forget([each for each in known if each.id in gone], left)
-        spoken = [e for each in left for e in each.experiences if e["run_id"] in runs]
+        await self._forget([each for each in known if each.id in gone])
         # What an old form of a lesson says of its run is in the lesson itself.
         cleared = [
             each.lesson | {"earlier": None}
@@ -146,7 +181,8 @@ class Memory:
             if each.lesson["earlier"] and each.lesson["earlier"]["experience"]["run_id"] in runs
         ]
         await self._shelf.write(cleared)
-        episodes = [each["run_id"] for each in await self.episodes() if each["run_id"] in runs]
+        spoken = [e for each in left for e in each.experiences if e["run_id"] in runs]
+        episodes = [each for each in await self.episodes() if each["run_id"] in runs]
         await self._shelf.delete(experiences=spoken, episodes=episodes)
         return Gone(len(gone), len(episodes))
 
@@ -157,18 +193,17 @@ class Memory:
         return gone
 
     async def prune(
-        self, *, lessons: int = MOST_LESSONS, episodes: int = MOST_EPISODES, older_than_s: float = OLDEST_EPISODE_S
+        self, keep: Keep | None = None, *, episodes: int = MOST_EPISODES, older_than_s: float = OLDEST_EPISODE_S
     ) -> Gone:
-        """Forget what is too much or too old; the same happens now and then by itself."""
-        stored = await self._shelf.lessons()
-        known = await self._known(stored) if len(stored) > lessons else []
-        known.sort(key=lambda each: each.state != "retired", reverse=True)
-        await self._forget(known[lessons:], known[:lessons])
-        kept = await self.episodes()
-        oldest = self._now() - older_than_s
-        old = [each["run_id"] for n, each in enumerate(kept) if n >= episodes or each["at"] < oldest]
-        await self._shelf.delete(episodes=old)
-        return Gone(len(known[lessons:]), len(old))
+        """Forget what is too much or too old; the same happens now and then by itself.
+
+        Args:
+            keep: how many lessons are kept, and how long; None for what this memory keeps.
+            episodes: so many are kept, the last ones.
+            older_than_s: how old an episode may be, in seconds.
+        """
+        lessons = await self._prune_lessons(keep or self._keep)
+        return Gone(lessons, await self._prune_episodes(episodes, older_than_s))
 
     async def export_lines(self) -> list[str]:
         """Every lesson as a line of JSON, with all that is known of it, oldest first."""
@@ -181,23 +216,38 @@ class Memory:
         Raises:
             TransferError: a line holds no lesson; nothing was added.
         """
-        known = await self._shelf.lessons()
+        read = read_lines(lines)
+        known = await self._shelf.near(lesson["task_key"] for lesson, _ in read)
         added: list[Lesson] = []
         experiences: list[Experience] = []
-        for lesson, origins in read_lines(lines):
-            if same_rule(lesson, [*known, *added]) is None:
+        for lesson, origins in read:
+            if same_rule(lesson, known.values()) is None:
+                known[lesson["id"]] = lesson
                 added.append(lesson)
                 experiences += origins
         await self._shelf.write(added, experiences)
         return len(added)
 
-    async def _known(self, lessons: Sequence[Lesson]) -> list[KnownLesson]:
-        experiences = await self._shelf.experiences(lessons)
-        known = [KnownLesson(lesson, experiences[lesson["id"]]) for lesson in lessons]
-        return sorted(known, key=lambda each: each.last_seen_at, reverse=True)
+    async def reindex(self) -> bool:
+        """Have the store's index made anew, for all namespaces; False where it has none that could be."""
+        return await self._shelf.reindex()
+
+    async def _known(self, lessons: Sequence[Lesson]) -> dict[str, KnownLesson]:
+        """All that is known of these, by id; what took the place of one is looked up where it is none of them."""
+        found = {lesson["id"]: lesson for lesson in lessons}
+        experiences: dict[str, list[Experience]] = {}
+        new = list(lessons)
+        while new:
+            experiences |= await self._shelf.experiences(new)
+            aside = {KnownLesson(lesson, experiences[lesson["id"]]).put_aside for lesson in new}
+            instead = await self._shelf.near((), [key for key in aside if key and key not in found])
+            new = [lesson for key, lesson in instead.items() if key not in found]
+            found |= instead
+        known = know(found.values(), experiences)
+        return {lesson["id"]: known[lesson["id"]] for lesson in lessons}
 
     async def _uses(self, used: Sequence[Lesson], episode: Episode, better: Sequence[str]) -> dict[str, Use]:
-        before = await self._shelf.episodes(episode["task_key"])
+        before = await self._shelf.episodes(episode["task_key"], at_most=EPISODES_COUNTED)
         alone = [
             each["first_passed"]
             for each in before
@@ -208,55 +258,77 @@ class Memory:
         passed = bool(episode["first_passed"])
         uses = {}
         for lesson in used:
-            replaced = not passed and lesson["task_key"] == episode["task_key"]
-            instead = [key for key in better if key != lesson["id"]] if replaced else []
+            replaced = not passed and better and lesson["task_key"] == episode["task_key"]
             uses[lesson["id"]] = Use(
                 passed=passed,
                 expected=expected,
                 outcome=outcome(passed, expected),
-                replaced_by=instead[-1] if instead else "",
+                replaced_by=better[-1] if replaced else "",
             )
         return uses
 
-    async def _trim(self, lessons: Sequence[Lesson]) -> None:
-        for experiences in (await self._shelf.experiences(lessons)).values():
-            came_to = [each for each in experiences if each["evidence"]]
-            only_used = [each for each in experiences if not each["evidence"]]
-            await self._shelf.delete(experiences=[*came_to[MOST_EXPERIENCES:], *only_used[MOST_EXPERIENCES:]])
+    async def _make_room(self, touched: Sequence[Lesson], near: Sequence[Lesson], run_id: str) -> None:
+        """Keep down what this run has added to; now and then look through the whole namespace."""
+        experiences = await self._shelf.experiences(touched)
+        await self._shelf.delete(experiences=[old for each in experiences.values() for old in worn(each)])
+        for key in {lesson["task_key"] for lesson in touched}:
+            of_task = [lesson for lesson in near if lesson["task_key"] == key]
+            if len(of_task) > MOST_OF_TASK:
+                known = await self._known(of_task)
+                await self._forget(surplus(known.values(), int(MOST_OF_TASK * SPARED)))
+        if due(run_id, "lessons", self._keep.lessons):
+            await self._prune_lessons(self._keep)
+        if due(run_id, "episodes", MOST_EPISODES):
+            await self._prune_episodes(MOST_EPISODES, OLDEST_EPISODE_S)
 
-    async def _forget(self, gone: Sequence[KnownLesson], left: Sequence[KnownLesson]) -> None:
-        ids = {each.id for each in gone}
-        back = [
-            e | {"use": e["use"] | {"replaced_by": ""}}
-            for each in left
-            for e in each.experiences
-            if each.id not in ids and e["use"] and e["use"]["replaced_by"] in ids
-        ]
-        await self._shelf.write(experiences=back)
-        await self._shelf.delete(ids, [e for each in gone for e in each.experiences])
+    async def _prune_lessons(self, keep: Keep) -> int:
+        stored = await self._shelf.lessons()
+        if len(stored) <= keep.lessons and keep.days is None:
+            return 0
+        known = (await self._known(stored)).values()
+        unseen = {each.id for each in known if each.last_seen_at < keep.since(self._now())}
+        gone = [each for each in known if each.id in unseen]
+        gone += surplus([each for each in known if each.id not in unseen], keep.lessons)
+        await self._forget(gone)
+        return len(gone)
+
+    async def _prune_episodes(self, most: int, older_than_s: float) -> int:
+        kept = await self.episodes()
+        oldest = self._now() - older_than_s
+        old = [each for n, each in enumerate(kept) if n >= most or each["at"] < oldest]
+        await self._shelf.delete(episodes=old)
+        return len(old)
+
+    async def _forget(self, gone: Sequence[KnownLesson]) -> None:
+        await self._shelf.delete([each.id for each in gone], [e for each in gone for e in each.experiences])
 
 
 def _came_of(run_id: str, known: Sequence[KnownLesson]) -> tuple[set[str], set[str]]:
-    """The runs and the lessons that came of a run, itself included."""
-    runs, gone = {run_id}, set[str]()
+    """The runs and the lessons that came of a run, itself included; a decision's parts begin with its id and a dot."""
+    every = {each["run_id"] for lesson in known for each in lesson.experiences}
+    runs, gone = {run_id, *(each for each in every if each.startswith(f"{run_id}."))}, set[str]()
     while True:
-        new = [
-            each
-            for each in known
-            if each.id not in gone and each.evidence and all(e["run_id"] in runs for e, _ in each.evidence)
-        ]
+        new = [each for each in known if each.id not in gone and each.origins and each.origins <= runs]
         if not new:
             return runs, gone
         gone |= {each.id for each in new}
         runs |= {e["run_id"] for each in new for e in each.experiences if e["use"]}
+        runs |= {e["run_id"] for each in known for e, decision in each.decisions if not gone.isdisjoint(decision["of"])}
 
 
 @asynccontextmanager
 async def open_memory(database_url: str | None = None, namespace: str = "default") -> AsyncIterator[Memory]:
     """The memory of a namespace in a database, to look into, to correct, and to carry elsewhere.
 
+    Args:
+        database_url: None for `REFLEXION_DATABASE_URL`, else a SQLite file in the user's data folder.
+        namespace: any text of 1 to 128 characters.
+
     Raises:
         DatabaseError: it cannot be opened.
+        NamespaceError: the namespace can be none.
     """
-    async with open_persistence(database_url) as persistence:
+    check_namespace(namespace)
+    settings = await asyncio.to_thread(DatabaseSettings)
+    async with open_persistence(database_url or settings.database_url, embeddings=settings.embeds) as persistence:
         yield Memory(persistence.store, namespace)

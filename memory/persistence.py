@@ -5,18 +5,38 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, IndexConfig
 from platformdirs import user_data_dir
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
 from reflexion.models.embedding import chosen
 from reflexion.models.ledger import LedgerStore, MemoryLedger
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
+
+
+class DatabaseSettings(BaseSettings):
+    """Where the database is and how lessons are found in it, from `REFLEXION_*` variables or `.env`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REFLEXION_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    database_url: str | None = None
+    """`sqlite:///…`, `postgresql://…` or `memory://`; None for a SQLite file in the user's data folder."""
+
+    embeddings: Literal["embedded", "none"] = "embedded"
+    """By what lessons of similar tasks are found besides their words: the embedded model, or nothing."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the embedded model for embeddings is wanted."""
+        return self.embeddings == "embedded"
 
 
 class DatabaseError(Exception):

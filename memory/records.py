@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -18,6 +18,7 @@ LONGEST_VERDICT = 400
 """Characters of an evaluator's verdict that are kept as evidence."""
 
 Outcome = Literal["helped", "hurt", "neither"]
+Operation = Literal["ADD", "EDIT", "MERGE", "RETIRE"]
 State = Literal["candidate", "active", "quarantined", "retired"]
 
 
@@ -64,6 +65,29 @@ class Use(TypedDict):
     """The lesson that this run came to instead, and that then passed; empty for none."""
 
 
+class Carried(TypedDict):
+    """Why a run came to a lesson that another one took the place of."""
+
+    run_id: str
+    at: float
+    evidence: Evidence
+
+
+class Decision(TypedDict):
+    """What was decided about a lesson apart from any run."""
+
+    operation: Operation
+    why: str
+    retires: bool
+    """It takes this lesson out of use; else it has made it."""
+    replaced_by: str
+    """The lesson that takes this one's place; empty for none."""
+    of: list[str]
+    """The lessons that it was made of."""
+    carried: list[Carried]
+    """What the lessons rest on that this one takes the place of."""
+
+
 class Experience(TypedDict):
     """What one run has to do with one lesson; written once, by that run alone, so that nothing is counted twice."""
 
@@ -74,6 +98,8 @@ class Experience(TypedDict):
     """It came to the lesson."""
     use: Use | None
     """It was given the lesson."""
+    decision: NotRequired[Decision | None]
+    """It was no run but a decision about lessons."""
 
 
 class Earlier(TypedDict):
@@ -89,6 +115,7 @@ class Lesson(TypedDict):
     """A rule for a task, as the store keeps it: never changed, so that no run can overwrite what another one counts."""
 
     id: str
+    """`task_key`, a hyphen, and a digest of task and text."""
     task: str
     """Its first `LONGEST_TASK` characters."""
     task_key: str
@@ -146,8 +173,9 @@ def task_key(task: str) -> str:
 def make_lesson(task: str, text: str, created_at: float) -> Lesson:
     """A lesson; its identity is its task and its words, whatever the spacing and case."""
     task = task[:LONGEST_TASK]
-    key = _digest(f"{_folded(task)}\n{_folded(text)}")
-    return Lesson(id=key, task=task, task_key=task_key(task), text=text, created_at=created_at, earlier=None)
+    key = task_key(task)
+    digest = _digest(f"{_folded(task)}\n{_folded(text)}")
+    return Lesson(id=f"{key}-{digest}", task=task, task_key=key, text=text, created_at=created_at, earlier=None)
 
 
 def _digest(text: str) -> str:

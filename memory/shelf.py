@@ -1,26 +1,32 @@
 """One namespace of the store: lessons, what runs made of them, and how runs went, read and checked."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-from langgraph.store.base import BaseStore, Item, PutOp, SearchItem, SearchOp
+from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, SearchItem, SearchOp
 from pydantic import TypeAdapter, ValidationError
 
-from reflexion.memory.records import Earlier, Episode, Evidence, Experience, Lesson, task_key
+from reflexion.memory.old_form import moves
+from reflexion.memory.places import Places, is_lesson_id
+from reflexion.memory.records import Episode, Experience, Lesson
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_PAGE = 1_000
+FORM = 2
+"""Of the places; before, all lessons of a namespace and all its episodes lay in one place each."""
+
+_MARK = "form"
+"""Key of the item that says in which form a namespace is."""
+_PAGE = 5_000
+"""Items that are read at once."""
+_BATCH = 500
+"""Items that are written in one transaction, so that other writers need not wait long."""
+_FEW = 100
+"""Lessons that are asked for one by one; of more everything is read."""
 _LESSON, _EXPERIENCE, _EPISODE = TypeAdapter(Lesson), TypeAdapter(Experience), TypeAdapter(Episode)
-
-
-def namespace_of(label: str, kind: str = "lessons") -> tuple[str, ...]:
-    """The store's namespace for a user's label, whatever characters that has."""
-    return ("reflexion", kind, quote(label, safe="").replace(".", "%2E") or "default")
 
 
 class Shelf:
@@ -31,23 +37,42 @@ class Shelf:
 
     def __init__(self, store: BaseStore, label: str) -> None:
         self._store = store
-        self._lessons = namespace_of(label)
-        self._experiences = namespace_of(label, "experiences")
-        self._episodes = namespace_of(label, "episodes")
+        self._places = Places(label)
+        self._ready = self._marked = False
 
-    async def lessons(self) -> list[Lesson]:
-        """Every lesson."""
-        return [found for item in await self._all(self._lessons) if (found := _read_lesson(item)) is not None]
+    async def find(self, task: str, limit: int) -> list[tuple[float | None, Lesson]]:
+        """Lessons of the most similar tasks with what the store has for likeness, so many at the most.
 
-    async def experiences(self, lessons: Sequence[Lesson]) -> dict[str, list[Experience]]:
+        A store that cannot search gives None for it, and any lessons.
+        """
+        await self._get_ready()
+        items = await self._store.asearch(self._places.lessons, query=task, limit=limit)
+        return [(item.score, lesson) for item in items if (lesson := self._lesson(item)) is not None]
+
+    async def near(self, tasks: Iterable[str], ids: Iterable[str] = ()) -> dict[str, Lesson]:
+        """All lessons of these tasks, by their keys, and those with these ids; those there are, by id."""
+        await self._get_ready()
+        asked: list[Op] = [SearchOp(self._places.of_task(key), limit=_PAGE) for key in dict.fromkeys(tasks)]
+        asked += [GetOp(self._places.of_lesson(key), key) for key in dict.fromkeys(ids) if is_lesson_id(key)]
+        found: list[Any] = await self._store.abatch(asked) if asked else []
+        items = [item for each in found for item in (each if isinstance(each, list) else [each]) if item is not None]
+        return {lesson["id"]: lesson for item in items if (lesson := self._lesson(item)) is not None}
+
+    async def lessons(self, at_most: int | None = None) -> list[Lesson]:
+        """Every lesson, or any so many."""
+        await self._get_ready()
+        items = await self._all(self._places.lessons, at_most)
+        return [found for item in items if (found := self._lesson(item)) is not None]
+
+    async def experiences(self, lessons: Collection[Lesson]) -> dict[str, list[Experience]]:
         """What runs made of these lessons, by lesson, newest first."""
         found: dict[str, list[Experience]] = {lesson["id"]: [] for lesson in lessons}
         if len(lessons) <= _FEW:
-            asked = [SearchOp((*self._experiences, lesson["id"]), limit=_PAGE) for lesson in lessons]
+            asked = [SearchOp(self._places.of_uses(lesson["id"]), limit=_PAGE) for lesson in lessons]
             pages: list[Any] = await self._store.abatch(asked) if asked else []
             items = [item for page in pages for item in page]
         else:
-            items = await self._all(self._experiences)
+            items = await self._all(self._places.experiences)
         for item in items:
             each = _checked(_EXPERIENCE, item, item.value)
             if each is not None and each["lesson_id"] in found:
@@ -59,9 +84,10 @@ class Shelf:
             known.sort(key=lambda each: each["at"], reverse=True)
         return found
 
-    async def episodes(self, task: str | None = None) -> list[Episode]:
+    async def episodes(self, task: str | None = None, *, at_most: int | None = None) -> list[Episode]:
         """How runs went, newest first; with a task's key only the runs of that task."""
-        items = await self._all(self._episodes, {"task_key": task} if task else None)
+        await self._get_ready()
+        items = await self._all(self._places.episodes if task is None else self._places.of_runs(task), at_most)
         read = (_checked(_EPISODE, item, item.value) for item in items)
         return sorted((each for each in read if each is not None), key=lambda each: each["at"], reverse=True)
 
@@ -69,48 +95,78 @@ class Shelf:
         self, lessons: Collection[Lesson] = (), experiences: Collection[Experience] = (), episode: Episode | None = None
     ) -> None:
         """Write all of it together; what is there already under the same lesson and run is replaced."""
-        puts = [PutOp(self._lessons, lesson["id"], dict(lesson), index=False) for lesson in lessons]
-        puts += [PutOp(self._where(e["lesson_id"]), e["run_id"], dict(e), index=False) for e in experiences]
+        await self._get_ready()
+        places = self._places
+        puts = [PutOp(places.of_lesson(each["id"]), each["id"], dict(each), index=["task"]) for each in lessons]
+        puts += [PutOp(places.of_uses(e["lesson_id"]), e["run_id"], dict(e), index=False) for e in experiences]
         if episode:
-            puts.append(PutOp(self._episodes, episode["run_id"], dict(episode), index=False))
-        if puts:
-            await self._store.abatch(puts)
+            puts.append(PutOp(places.of_runs(episode["task_key"]), episode["run_id"], dict(episode), index=False))
+        if puts and not self._marked:
+            puts.append(PutOp(places.form, _MARK, {"form": FORM}, index=False))
+        for start in range(0, len(puts), _BATCH):
+            await self._store.abatch(puts[start : start + _BATCH])
+        self._marked = self._marked or bool(puts)
 
     async def delete(
-        self, lessons: Collection[str] = (), experiences: Collection[Experience] = (), episodes: Collection[str] = ()
+        self,
+        lessons: Collection[str] = (),
+        experiences: Collection[Experience] = (),
+        episodes: Collection[Episode] = (),
     ) -> None:
         """Delete all of it together."""
-        puts = [PutOp(self._lessons, key, None) for key in lessons]
-        puts += [PutOp(self._where(each["lesson_id"]), each["run_id"], None) for each in experiences]
-        puts += [PutOp(self._episodes, key, None) for key in episodes]
-        if puts:
-            await self._store.abatch(puts)
+        places = self._places
+        gone = [(places.of_lesson(key), key) for key in lessons if is_lesson_id(key)]
+        gone += [(places.of_uses(each["lesson_id"]), each["run_id"]) for each in experiences]
+        gone += [(places.of_runs(each["task_key"]), each["run_id"]) for each in episodes]
+        await self._delete(gone)
 
     async def clear(self) -> None:
         """Delete everything, also what cannot be read."""
-        for namespace in (self._lessons, self._experiences, self._episodes):
-            puts = [PutOp(item.namespace, item.key, None) for item in await self._all(namespace)]
-            if puts:
-                await self._store.abatch(puts)
+        await self._delete([(item.namespace, item.key) for item in await self._everything()])
 
-    def _where(self, lesson_id: str) -> tuple[str, ...]:
-        return (*self._experiences, lesson_id)
+    async def reindex(self) -> bool:
+        """Let the store index everything anew, that of other namespaces too; whether it can."""
+        again = getattr(self._store, "areindex", None)
+        if again is None:
+            return False
+        await again()
+        return True
 
-    async def _all(self, namespace: tuple[str, ...], filtered: dict[str, Any] | None = None) -> list[SearchItem]:
+    async def _get_ready(self) -> None:
+        """Move what lies in the old places, once and for all."""
+        if self._ready:
+            return
+        self._marked = await self._store.aget(self._places.form, _MARK) is not None
+        # Again until nothing is left: another process may be moving, too, and be killed at it.
+        while not self._marked and (left := moves(self._places, await self._everything())):
+            for start in range(0, len(left), _BATCH):
+                await self._store.abatch([op for move in left[start : start + _BATCH] for op in move])
+        self._ready = True
+
+    async def _delete(self, gone: Sequence[tuple[tuple[str, ...], str]]) -> None:
+        for start in range(0, len(gone), _BATCH):
+            await self._store.abatch([PutOp(namespace, key, None) for namespace, key in gone[start : start + _BATCH]])
+
+    async def _everything(self) -> list[SearchItem]:
+        places = self._places
+        kinds = (places.lessons, places.experiences, places.episodes, places.form)
+        return [item for kind in kinds for item in await self._all(kind)]
+
+    async def _all(self, namespace: tuple[str, ...], at_most: int | None = None) -> list[SearchItem]:
         # Stores differ in the order in which they list things, so the newest may be on any page.
         items: dict[tuple[tuple[str, ...], str], SearchItem] = {}
-        offset = 0
-        while page := await self._store.asearch(namespace, filter=filtered, limit=_PAGE, offset=offset):
+        offset, page_size = 0, min(_PAGE, at_most or _PAGE)
+        while page := await self._store.asearch(namespace, limit=page_size, offset=offset):
             offset += len(page)
             items.update({(item.namespace, item.key): item for item in page})
-            if len(page) < _PAGE:
+            if len(page) < page_size or offset == at_most:
                 break
         # A store may take a prefix of a name for the name.
         return [item for item in items.values() if item.namespace[: len(namespace)] == namespace]
 
-
-_FEW = 100
-"""Lessons that are asked for one by one; of more everything is read."""
+    @staticmethod
+    def _lesson(item: Item) -> Lesson | None:
+        return _checked(_LESSON, item, item.value)
 
 
 def _checked(adapter: TypeAdapter[T], item: Item, value: Any) -> T | None:
@@ -118,40 +174,6 @@ def _checked(adapter: TypeAdapter[T], item: Item, value: Any) -> T | None:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        logger.warning("memory: %s in %s is left out: it is none of ours (%d faults)", item.key, item.namespace[-1],
+        logger.warning("memory: %s in %s is left out: it is none of ours (%d faults)", item.key, item.namespace[2],
                        error.error_count())  # fmt: skip
         return None
-
-
-def _read_lesson(item: Item) -> Lesson | None:
-    old = isinstance(item.value, dict) and "times_used" in item.value
-    try:
-        return _checked(_LESSON, item, _migrated(item.value) if old else item.value)
-    except (KeyError, TypeError):
-        return _checked(_LESSON, item, None)
-
-
-def _migrated(old: dict[str, Any]) -> Lesson:
-    """A lesson of the form in which it held its own counters."""
-    evidence = Evidence(
-        thread_id=old["thread_id"],
-        attempt=old["attempt"],
-        text=old["text"],
-        evaluator=old["evaluator"],
-        verdict="",
-        confirmed=old["confirmed"],
-    )
-    experience = Experience(
-        lesson_id=old["id"], run_id=old["run_id"], at=old["last_seen_at"], evidence=evidence, use=None
-    )
-    earlier = Earlier(
-        seen=old["times_seen"] - 1, used=old["times_used"], helped=old["times_helped"], experience=experience
-    )
-    return Lesson(
-        id=old["id"],
-        task=old["task"],
-        task_key=task_key(old["task"]),
-        text=old["text"],
-        created_at=old["created_at"],
-        earlier=earlier,
-    )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
+from reflexion.memory.places import LONGEST_NAMESPACE, check_namespace
 from reflexion.prompts import check_system
 
 
@@ -18,6 +19,8 @@ ModelNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 PackageNames = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...], NoDecode, BeforeValidator(_names)
 ]
+
+Namespace = Annotated[str, Field(min_length=1, max_length=LONGEST_NAMESPACE), AfterValidator(check_namespace)]
 
 AttemptStyle = Literal["auto", "fresh", "revise"]
 Reviewed = Literal["off", "answer", "attempt", "both"]

@@ -5,10 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.store.base import BaseStore
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import CriterionError, ExpectError, Rubric, TestsInvalid, as_tests, read_expectation
-from reflexion.memory import Memory, Recalled, Reflection, Wanted, choose, make_lesson, most_alike
+from reflexion.memory import (
+    Keep,
+    KnownLesson,
+    Memory,
+    Recalled,
+    Reflection,
+    Wanted,
+    choose,
+    make_lesson,
+    most_alike,
+)
 from reflexion.nodes.settings import ConfigurationError, said
 from reflexion.nodes.turn import Delta, Turn
 
@@ -76,13 +87,25 @@ async def _recalled(task: str, own: Sequence[Reflection], turn: Turn) -> Recalle
     settings = turn.settings
     if not settings.memory or not settings.lessons:
         return Recalled()
-    wanted = Wanted(turn.step_id, settings.lessons, settings.memory_explore, settings.memory_control)
+    wanted = Wanted(
+        turn.step_id,
+        limit=settings.lessons,
+        explore=settings.memory_explore,
+        control=settings.memory_control,
+        tokens=settings.memory_tokens,
+    )
     if turn.store is not None:
-        return await Memory(turn.store, settings.namespace).recall(task, wanted)
+        return await memory_of(turn, turn.store).recall(task, wanted)
     # Without a store a thread has its own reflections alone.
     lessons = [make_lesson(r["task"], r["text"], r["created_at"]) for r in own]
-    alike = await asyncio.to_thread(most_alike, task, lessons) if lessons else []
-    return choose(wanted, alike, {})
+    alike = await asyncio.to_thread(most_alike, task, [(None, each) for each in lessons]) if lessons else []
+    return choose(wanted, [(likeness, KnownLesson(lesson, ())) for likeness, lesson in alike])
+
+
+def memory_of(turn: Turn, store: BaseStore) -> Memory:
+    """The memory that a run shares with others."""
+    keep = Keep(lessons=turn.settings.memory_lessons, days=turn.settings.memory_days)
+    return Memory(store, turn.settings.namespace, keep=keep)
 
 
 def read_task(state: RecallReads) -> TaskSpec:

@@ -13,7 +13,6 @@ from reflexion.memory import (
     Episode,
     Evidence,
     Lesson,
-    Memory,
     RecalledLesson,
     Reflection,
     make_lesson,
@@ -21,7 +20,7 @@ from reflexion.memory import (
 )
 from reflexion.models import Call, Usage
 from reflexion.nodes.attempts import best_attempt
-from reflexion.nodes.recall import TaskSpec
+from reflexion.nodes.recall import TaskSpec, memory_of
 from reflexion.nodes.turn import Delta, StopReason, Turn
 
 TEACHES_NOTHING: frozenset[StopReason] = frozenset({"evaluator_failed", "refused"})
@@ -61,7 +60,7 @@ async def remember(state: RememberReads, turn: Turn, *, stop: Callable[[Any, Any
     best = best_attempt(state["attempts"])
     learned: list[Lesson] = []
     if turn.settings.memory and turn.store is not None and reason not in TEACHES_NOTHING:
-        memory = Memory(turn.store, turn.settings.namespace)
+        memory = memory_of(turn, turn.store)
         learned = await memory.remember(episode_of(state, turn.thread_id, reason), lessons_of(state, turn.thread_id))
     turn.emit("stopped", reason=reason, detail=detail, attempt=best["number"] if best else None)
     delta: Delta = {

@@ -14,12 +14,14 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from reflexion.memory import MOST_LESSONS, MOST_TOKENS
 from reflexion.models import Role
 from reflexion.nodes.fields import (
     ActorPrompt,
     AttemptStyle,
     EvaluatorPrompt,
     ModelNames,
+    Namespace,
     PackageNames,
     PlannerPrompt,
     ReflectorPrompt,
@@ -122,11 +124,32 @@ class Settings(BaseSettings):
         description="Share of the runs (0 to 1) that are given no lesson, so that it can be measured what lessons do.",
         json_schema_extra={"langgraph_nodes": ["recall"]},
     )
-    namespace: str = Field(
+    memory_tokens: int = Field(
+        default=MOST_TOKENS,
+        ge=1,
+        title="Tokens of lessons",
+        description="Estimated tokens that recalled lessons may take together; one that does not fit is passed over.",
+        json_schema_extra={"langgraph_nodes": ["recall"]},
+    )
+    memory_lessons: int = Field(
+        default=MOST_LESSONS,
+        ge=1,
+        title="Lessons kept",
+        description="Lessons of a namespace at most; the retired and those not seen for longest go first.",
+        json_schema_extra={"langgraph_nodes": ["remember"]},
+    )
+    memory_days: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        title="Days that lessons are kept",
+        description="Lessons that no run came to or used for so many days are forgotten; empty for never.",
+        json_schema_extra={"langgraph_nodes": ["recall", "remember"]},
+    )
+    namespace: Namespace = Field(
         default="default",
-        min_length=1,
         title="Namespace",
-        description="Lessons are shared within a namespace and never between two.",
+        description="Lessons are shared within a namespace and never between two: a project, a user, or shop/anna.",
         json_schema_extra={"langgraph_nodes": ["recall", "remember"]},
     )
     lang: Language = Field(default="en", title="Language of the prompts")

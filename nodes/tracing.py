@@ -107,14 +107,16 @@ def _tell_of_attempt(on: RunTree, run: RunTree, attempt: Mapping[str, Any], run_
 
 def _tell_of_run(step: RunTree, run: RunTree, state: Mapping[str, Any]) -> None:
     attempts: list[Attempt] = state.get("attempts", [])
-    lessons = [lesson["id"] for lesson in state.get("lessons_used", ())]
+    lessons = {
+        name: [lesson["id"] for lesson in state.get(name, ())]
+        for name in ("lessons_used", "lessons_withheld", "lessons_learned")
+    }
     ended = {
         "stop_reason": state["stop_reason"],
         "score": state["score"],
         "passed": state["passed"],
         "attempts": len(attempts),
-        "lessons_used": lessons,
-        "lessons_learned": [lesson["id"] for lesson in state.get("lessons_learned", ())],
+        **lessons,
     }
     add_metadata(run, ended)
     add_metadata(step, {"stop_reason": state["stop_reason"]})

@@ -23,6 +23,7 @@ NEEDED: Mapping[str, frozenset[str]] = {
     "reflector": frozenset({"task", "answer", "feedback"}),
     "planner": frozenset({"task", "lesson"}),
     "tester": frozenset({"task", "function"}),
+    "consolidator": frozenset({"lessons"}),
 }
 """The prompts there are, and the values without which each would be blind."""
 

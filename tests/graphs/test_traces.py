@@ -11,6 +11,7 @@ from langsmith import run_trees
 from loop_bench import GOOD, LESSON
 from traced import flush
 
+from reflexion.memory.choice import TRIED_FIRST
 from reflexion.models import TraceClient
 from reflexion.testing import FakeLangSmith, Reply
 
@@ -74,6 +75,7 @@ async def test_the_root_says_how_the_run_ended(bench, traces):
         "passed": False,
         "attempts": 2,
         "lessons_used": [],
+        "lessons_withheld": [],
         "lessons_learned": [first.lessons_learned[0]["id"]],
     }
     assert expected.items() <= one.metadata.items()
@@ -303,6 +305,19 @@ async def test_a_lesson_that_was_used_is_named_by_its_id_alone(bench, traces):
     assert len(last.metadata["lessons_used"]) == 1
     assert LESSON not in str(last.metadata)
     assert (last.metadata["stop_reason"], last.metadata["passed"]) == ("passed", True)
+
+
+async def test_a_lesson_that_was_withheld_is_named_too(bench, traces):
+    async with bench.agent(max_attempts=2) as agent:
+        first = await agent.run(TASK)
+        bench.server.default("critic-m", GOOD)
+        for _ in range(TRIED_FIRST):
+            await agent.run(TASK)
+        await agent.run(TASK, memory_control=1)
+    flush()
+    last = traces.named("reflexion")[-1]
+    assert last.metadata["lessons_used"] == []
+    assert last.metadata["lessons_withheld"] == [first.lessons_learned[0]["id"]]
 
 
 async def test_the_process_gets_one_client(bench, traces):

@@ -55,6 +55,12 @@ def test_an_empty_variable_is_none(monkeypatch):
         ({"actor_prompt": "Be brief."}, r"^actor_prompt: lacks \{\{rules\}\}, without which nothing that was learned"),
         ({"evaluator_prompt": "Judge {{task}}."}, r"^evaluator_prompt: lacks \{\{criteria\}\}"),
         ({"budget_usd": "-1", "namespace": ""}, "namespace: .*; budget_usd: "),
+        ({"namespace": 7}, r"namespace: .*string \(it is 7\)"),
+        ({"namespace": " "}, "namespace: the namespace is empty"),
+        ({"namespace": "a" * 129}, "namespace: .*at most 128 characters"),
+        ({"memory_tokens": 0}, "memory_tokens: "),
+        ({"memory_lessons": 0}, "memory_lessons: "),
+        ({"memory_days": 0}, "memory_days: "),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(values, words):

@@ -16,7 +16,7 @@ VALUES = {
     name: f"<{name}>"
     for name in (
         "task", "answer", "feedback", "lesson", "form", "rules", "checks", "plan", "criteria", "each", "reference",
-        "earlier", "different", "function", "most",
+        "earlier", "different", "function", "most", "lessons",
     )
 }  # fmt: skip
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
