@@ -21,6 +21,7 @@ from reflexion.memory.records import (
     merge_reflections,
     task_key,
 )
+from reflexion.memory.threads import Pruned, Thread, Threads
 from reflexion.memory.transfer import TransferError
 from reflexion.memory.worth import KnownLesson
 
@@ -39,11 +40,14 @@ __all__ = [
     "Lesson",
     "Memory",
     "Persistence",
+    "Pruned",
     "Recalled",
     "RecalledLesson",
     "Reflection",
+    "Thread",
     "ThreadBusy",
     "ThreadLocks",
+    "Threads",
     "TransferError",
     "Use",
     "Wanted",

@@ -1,6 +1,6 @@
 """Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
+from reflexion.memory.threads import Thread, Threads
 from reflexion.models.embedding import chosen
 from reflexion.models.ledger import LedgerStore, MemoryLedger
 
@@ -39,10 +40,16 @@ class Persistence:
     durable: bool
     """Whether anything is left when the process ends."""
     _size: Callable[[], Awaitable[int | None]] = field(repr=False)
+    _threads: Callable[[], Awaitable[list[Thread]]] = field(repr=False)
 
     async def size_bytes(self) -> int | None:
         """Bytes on disk, write-ahead log included; None where nothing is on disk."""
         return await self._size()
+
+    @property
+    def threads(self) -> Threads:
+        """Its threads, to be looked at and deleted."""
+        return Threads(self.checkpointer, self.locks, self._threads)
 
 
 def default_database_url() -> str:
@@ -90,9 +97,31 @@ def _open_memory() -> Persistence:
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
     from langgraph.store.memory import InMemoryStore  # noqa: PLC0415
 
+    class Saver(InMemorySaver):
+        async def threads(self) -> list[Thread]:
+            return [
+                Thread(key, max(kept), len(kept), sum(len(part) for c, m, _ in kept.values() for _, part in (c, m)))
+                for key, namespaces in self.storage.items()
+                if (kept := namespaces.get(""))
+            ]
+
+        async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+            if strategy != "delete":
+                raise NotImplementedError("memory:// keeps whole threads or none")
+            for thread_id in thread_ids:
+                await self.adelete_thread(thread_id)
+
     async def no_size() -> None:
         return None
 
+    saver = Saver()
     return Persistence(
-        "memory://", InMemorySaver(), InMemoryStore(), MemoryLocks(), MemoryLedger(), durable=False, _size=no_size
+        "memory://",
+        saver,
+        InMemoryStore(),
+        MemoryLocks(),
+        MemoryLedger(),
+        durable=False,
+        _size=no_size,
+        _threads=saver.threads,
     )

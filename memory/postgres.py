@@ -21,6 +21,7 @@ from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, Eager
 from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
+from reflexion.memory.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
             row = await cursor.fetchone()
         return int(row["size"]) if row else 0
 
-    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size)
+    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size, _threads=saver.threads)
 
 
 def _read(url: str) -> dict[str, Any]:
@@ -114,7 +115,13 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
 
 
 class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
-    """Can also take back what runs have written."""
+    """Can also take back what runs have written, and name its threads."""
+
+    async def threads(self) -> list[Thread]:
+        """Every thread."""
+        async with self._cursor() as cursor:
+            await cursor.execute(_THREADS)
+            return [Thread(**row) for row in await cursor.fetchall()]
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
@@ -126,6 +133,18 @@ class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
                 (list(run_ids),),
             )
             await cursor.execute("DELETE FROM checkpoints WHERE metadata->>'run_id' = ANY(%s)", (list(run_ids),))
+
+
+_THREADS: Final = """
+    SELECT c.thread_id AS id, MAX(c.checkpoint_id) FILTER (WHERE c.checkpoint_ns = '') AS last_checkpoint,
+        COUNT(*) AS checkpoints,
+        (SUM(pg_column_size(c.checkpoint) + pg_column_size(c.metadata))
+            + COALESCE((SELECT SUM(LENGTH(b.blob)) FROM checkpoint_blobs b WHERE b.thread_id = c.thread_id), 0)
+            + COALESCE((SELECT SUM(LENGTH(w.blob)) FROM checkpoint_writes w WHERE w.thread_id = c.thread_id), 0)
+        )::bigint AS bytes
+    FROM checkpoints c GROUP BY c.thread_id
+    HAVING BOOL_OR(c.checkpoint_ns = '')
+"""
 
 
 class _Store(ClosableStore, AsyncPostgresStore):
