@@ -6,7 +6,7 @@ from reflexion.memory.locks import ThreadBusy, ThreadLocks
 from reflexion.memory.memory import Gone, Memory, open_memory
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
 from reflexion.memory.quality import LONGEST as LONGEST_LESSON
-from reflexion.memory.quality import objection
+from reflexion.memory.quality import concise, objection
 from reflexion.memory.records import (
     LONGEST_TASK,
     LONGEST_VERDICT,
@@ -52,6 +52,7 @@ __all__ = [
     "Use",
     "Wanted",
     "choose",
+    "concise",
     "default_database_url",
     "make_lesson",
     "merge_reflections",

@@ -77,6 +77,16 @@ async def test_what_is_no_lesson_is_tried_in_its_run_and_forgotten_after_it(benc
     assert result.attempts[0].reflection == reply
 
 
+async def test_of_a_long_reflection_later_runs_get_the_first_sentences(bench):
+    advice = " Then read all of the task carefully once more before anything is written."
+    bench.server.script("reflector-m", {"improvement": LESSON + 10 * advice})
+    async with bench.agent(max_attempts=2) as agent:
+        result = await agent.run(TASK)
+        (lesson,) = (await agent.run(TASK, max_attempts=1)).lessons_used
+    assert result.attempts[0].reflection == LESSON + 10 * advice
+    assert lesson["text"] == LESSON + 7 * advice
+
+
 async def test_an_advisory_verdict_stores_and_credits_nothing(bench):
     from reflexion.evaluators import Evaluation
 
