@@ -16,6 +16,11 @@ stored or not as it comes). Then runs of one attempt, with memory and without: o
 of the family. Seeds draw the tasks. Each seed and family has a database of its own. `memory_control` is 0, as the runs
 without memory are the comparison; they leave nothing behind. The order of the test runs is shuffled.
 
+A third arm was added after the result of these, to see where in the chain the effect is lost:
+
+- `told`: the tasks of `unstated`, but nothing is learned: one rule for each kind, written by a person, is imported
+  (`reflexion memory import`), for the first task of its kind. So recall and the model's obedience are left alone.
+
 The settings are the product's (the embedded model's first attempt has temperature 0), but for replies of at most 60
 tokens. Finished runs are appended to OUT as JSON lines; started again, it goes on with those that are missing.
 
@@ -35,9 +40,11 @@ from typing import Any
 
 from reflexion.evaluators import Attempt, Evaluation, Task
 from reflexion.graphs import Reflexion, Result, Settings, open_reflexion
+from reflexion.memory import Memory
 from reflexion.models.intervals import Rate, difference
 
-LEARNED, NEW = 6, {"stated": 12, "unstated": 6}
+LEARNED = {"stated": 6, "unstated": 6, "told": 3}
+NEW = {"stated": 12, "unstated": 6, "told": 9}
 """Tasks of each family and seed that are learned from, and that are new."""
 
 Check = Callable[[str], str]
@@ -134,7 +141,9 @@ def stated(chance: random.Random, count: int) -> list[Item]:
 class Kind:
     text: str
     subjects: str
-    house_rule: Check
+    rule: str
+    """As a person would put it; imported by the arm `told`, and unknown to the others."""
+    check: Check
 
 
 KINDS = [
@@ -142,18 +151,21 @@ KINDS = [
         "Write a one-line status message about this incident: {}.",
         "the login page is slow; the mail server is down; the nightly backup failed; a disk is nearly full; "
         "payments are delayed; the search gives no results; a certificate has expired; the queue is growing",
+        'Begin the status message with the tag "[OPS]".',
         lambda answer: "" if answer.startswith("[OPS]") else 'Status messages here carry the tag "[OPS]" in front.',
     ),
     Kind(
         "Write a one-line commit message for this change: {}.",
         "rename the class User to Account; fix a crash on empty input; remove the old parser; add a dark mode; "
         "speed up the start; update the licence text; sort the imports; log failed logins",
+        "Write the commit message in lower case only.",
         lambda answer: "" if answer == answer.lower() else "Commit messages here have no capital letters.",
     ),
     Kind(
         "Write a one-sentence greeting to a customer for this occasion: {}.",
         "a new year; a first order; a birthday; a long silence; a moved office; a late delivery; a good review; "
         "a summer sale",
+        'Sign the greeting with "Your Team" at its end.',
         lambda answer: (
             "" if answer.rstrip(".!").endswith("Your Team") else 'Greetings here are signed "Your Team" at their end.'
         ),
@@ -163,13 +175,13 @@ KINDS = [
 
 def unstated(chance: random.Random, count: int) -> list[Item]:
     of_kind = [
-        [Item(kind.text.format(subject), (kind.house_rule,)) for subject in chance.sample(kind.subjects.split("; "), 8)]
+        [Item(kind.text.format(subject), (kind.check,)) for subject in chance.sample(kind.subjects.split("; "), 8)]
         for kind in KINDS
     ]
     return [items[n] for n in range(8) for items in of_kind][:count]
 
 
-FAMILIES = {"stated": stated, "unstated": unstated}
+FAMILIES = {"stated": stated, "unstated": unstated, "told": unstated}
 
 
 def judge_of(items: Sequence[Item]) -> Callable[[Task, Attempt], Evaluation]:
@@ -191,10 +203,15 @@ def judge_of(items: Sequence[Item]) -> Callable[[Task, Attempt], Evaluation]:
 
 def planned(family: str, seed: int) -> tuple[list[Item], list[tuple[str, str, Item, bool]]]:
     """The tasks, those that are learned from first, and the test runs in their order: key, set, task, with memory."""
-    chance = random.Random(f"{family} {seed}")
-    items = FAMILIES[family](chance, LEARNED + NEW[family])
+    chance = random.Random(f"{FAMILIES[family].__name__} {seed}")
+    items = FAMILIES[family](chance, LEARNED[family] + NEW[family])
     tests = [
-        (f"{family}/{seed}/{'with' if memory else 'without'}/{n}", "same" if n < LEARNED else "new", item, memory)
+        (
+            f"{family}/{seed}/{'with' if memory else 'without'}/{n}",
+            "same" if n < LEARNED[family] else "new",
+            item,
+            memory,
+        )
         for n, item in enumerate(items)
         for memory in (True, False)
     ]
@@ -224,8 +241,12 @@ async def run_all(out: Path, family: str, seed: int) -> None:
     settings = Settings(max_tokens=60, memory_control=0)
     database = f"sqlite:///{out.with_suffix('')}-{family}-{seed}.sqlite"
     async with open_reflexion(settings, evaluator=judge_of(items), database_url=database) as agent:
-        for n, item in enumerate(items[:LEARNED]):
-            await one(agent, out, f"{family}/{seed}/learn/{n}", "learn", item)
+        if family == "told":
+            rules = [{"task": item.text, "text": kind.rule} for item, kind in zip(items, KINDS, strict=False)]
+            await Memory(agent.persistence.store).import_lines(map(json.dumps, rules))
+        else:
+            for n, item in enumerate(items[: LEARNED[family]]):
+                await one(agent, out, f"{family}/{seed}/learn/{n}", "learn", item)
         for key, what, item, memory in tests:
             await one(agent, out, key, what, item, max_attempts=1, memory=memory)
 
