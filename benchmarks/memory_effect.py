@@ -272,20 +272,28 @@ def rate(runs: Sequence[dict[str, Any]]) -> Rate:
     return Rate(sum(score == 1 for score in judged), len(judged))
 
 
+def once(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first run of each task: seeds may draw the same one, and to the same prompt the model answers the same."""
+    texts = {}
+    for family, seed in {tuple(made["key"].split("/")[:2]) for made in runs}:
+        texts |= {key: item.text for key, _, item, _ in planned(family, int(seed))[1]}
+    return list({texts[made["key"]]: made for made in reversed(runs)}.values())
+
+
 def table(runs: Sequence[dict[str, Any]]) -> None:
     print("\n| family | tasks | seed | with memory | without | difference (95 %) | a lesson was recalled |")
     print("|---|---|---|---:|---:|---:|---:|")
     for family in FAMILIES:
         seeds = sorted({made["key"].split("/")[1] for made in runs if made["key"].startswith(f"{family}/")})
         for what in ("same", "new"):
-            for seed in [*seeds, "all"]:
+            for seed in [*seeds, "all, each task once"]:
                 tests = [
                     made
                     for made in runs
-                    if made["set"] == what and made["key"].startswith(f"{family}/{'' if seed == 'all' else seed + '/'}")
+                    if made["set"] == what and made["key"].startswith(f"{family}/{seed}/" if seed in seeds else family)
                 ]
-                given = [made for made in tests if "/with/" in made["key"]]
-                one, other = rate(given), rate([made for made in tests if "/without/" in made["key"]])
+                given = once([made for made in tests if "/with/" in made["key"]])
+                one, other = rate(given), rate(once([made for made in tests if "/without/" in made["key"]]))
                 found = difference(one, other)
                 span = f"{found.value:+.0%} ({found.low:+.0%} to {found.high:+.0%})" if found else "–"
                 recalled = sum(bool(made["used"]) for made in given)
