@@ -88,7 +88,7 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
     if (
         turn.settings.memory
         and not attempt.get("advisory")
-        and not objection(rule, attempt["answer"], attempt.get("feedback", ""))
+        and not objection(rule, attempt["answer"], _report(state["spec"], attempt))
     ):
         delta["reflections"] = [
             Reflection(
@@ -102,6 +102,11 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
             )
         ]
     return delta
+
+
+def _report(spec: TaskSpec, attempt: Attempt) -> str:
+    """The verdict of tests or of an expected answer: its own words are no rule, those of a person's function may be."""
+    return attempt.get("feedback", "") if spec["tests"] or spec["expect"] is not None else ""
 
 
 def _parse(reply: Reply) -> ReflectorReply:
