@@ -9,6 +9,7 @@ import typer
 
 from reflexion.cli.memory import memory
 from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
+from reflexion.cli.threads import threads
 
 app = typer.Typer(
     name="reflexion",
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 
 app.add_typer(memory)
+app.add_typer(threads)
 
 
 @app.command()

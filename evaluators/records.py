@@ -65,6 +65,9 @@ class Attempt(TypedDict):
     repeats: NotRequired[int]
     """The number of an earlier attempt of this run with the same answer."""
 
+    digest: NotRequired[str]
+    """Of the whole answer, where only its beginning was kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:

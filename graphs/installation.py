@@ -17,6 +17,7 @@ class Installation(ConnectionSettings, DatabaseSettings):
     prompts: Path | None = None
     """A folder with prompt files of the user's own."""
 
+
 def read_installation(**values: object) -> Installation:
     """Read the environment and `.env`; what is given as a value wins.
 

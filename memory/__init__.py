@@ -8,7 +8,7 @@ from reflexion.memory.memory import Gone, Memory, open_memory
 from reflexion.memory.persistence import DatabaseError, Persistence, default_database_url, open_persistence
 from reflexion.memory.places import NamespaceError, check_namespace
 from reflexion.memory.quality import LONGEST as LONGEST_LESSON
-from reflexion.memory.quality import objection
+from reflexion.memory.quality import concise, objection
 from reflexion.memory.records import (
     LONGEST_TASK,
     LONGEST_VERDICT,
@@ -24,6 +24,7 @@ from reflexion.memory.records import (
     task_key,
 )
 from reflexion.memory.room import MOST_LESSONS, Keep
+from reflexion.memory.threads import Pruned, Thread, Threads
 from reflexion.memory.transfer import TransferError
 from reflexion.memory.worth import KnownLesson, know
 
@@ -47,16 +48,20 @@ __all__ = [
     "Memory",
     "NamespaceError",
     "Persistence",
+    "Pruned",
     "Recalled",
     "RecalledLesson",
     "Reflection",
+    "Thread",
     "ThreadBusy",
     "ThreadLocks",
+    "Threads",
     "TransferError",
     "Use",
     "Wanted",
     "check_namespace",
     "choose",
+    "concise",
     "default_database_url",
     "know",
     "make_lesson",

@@ -47,17 +47,6 @@ def rank(query: str, texts: Sequence[str]) -> list[float]:
     return [_cosine(query_vector, _weighted(document, weight)) for document in documents]
 
 
-def hybrid(task: str, found: Sequence[tuple[float, str]]) -> list[float]:
-    """The likeness of each task that a store has found, 0..1: by its meaning and by its words.
-
-    Args:
-        task: what is compared with.
-        found: what the store has for likeness, -1..1, and the task.
-    """
-    words = rank(task, [other for _, other in found])
-    return [(min(1.0, max(0.0, score)) + alike) / 2 for (score, _), alike in zip(found, words, strict=True)]
-
-
 def _grams(text: str) -> Counter[str]:
     flat = f" {' '.join(text.casefold().split())[:LONGEST_TASK]} "
     return Counter(flat[i : i + GRAM] for i in range(max(1, len(flat) - GRAM + 1)))

@@ -1,7 +1,7 @@
 """Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from platformdirs import user_data_dir
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
+from reflexion.memory.threads import Thread, Threads
 from reflexion.models.embedding import chosen
 from reflexion.models.ledger import LedgerStore, MemoryLedger
 
@@ -60,10 +61,16 @@ class Persistence:
     durable: bool
     """Whether anything is left when the process ends."""
     _size: Callable[[], Awaitable[int | None]] = field(repr=False)
+    _threads: Callable[[], Awaitable[list[Thread]]] = field(repr=False)
 
     async def size_bytes(self) -> int | None:
         """Bytes on disk, write-ahead log included; None where nothing is on disk."""
         return await self._size()
+
+    @property
+    def threads(self) -> Threads:
+        """Its threads, to be looked at and deleted."""
+        return Threads(self.checkpointer, self.locks, self._threads)
 
 
 def default_database_url() -> str:
@@ -113,10 +120,34 @@ def _open_memory(embeddings: Embeddings | None) -> Persistence:
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
     from langgraph.store.memory import InMemoryStore  # noqa: PLC0415
 
+    class Saver(InMemorySaver):
+        async def threads(self) -> list[Thread]:
+            return [
+                Thread(key, max(kept), len(kept), sum(len(part) for c, m, _ in kept.values() for _, part in (c, m)))
+                for key, namespaces in self.storage.items()
+                if (kept := namespaces.get(""))
+            ]
+
+        async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+            if strategy != "delete":
+                raise NotImplementedError("memory:// keeps whole threads or none")
+            for thread_id in thread_ids:
+                await self.adelete_thread(thread_id)
+
     async def no_size() -> None:
         return None
 
     # It takes vectors of any length: the number of dimensions is not looked at.
     index = None if embeddings is None else IndexConfig(dims=0, embed=embeddings, fields=["task"])
     store = InMemoryStore(index=index)
-    return Persistence("memory://", InMemorySaver(), store, MemoryLocks(), MemoryLedger(), durable=False, _size=no_size)
+    saver = Saver()
+    return Persistence(
+        "memory://",
+        saver,
+        store,
+        MemoryLocks(),
+        MemoryLedger(),
+        durable=False,
+        _size=no_size,
+        _threads=saver.threads,
+    )

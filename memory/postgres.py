@@ -25,6 +25,7 @@ from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
 from reflexion.memory.postgres_index import PostgresIndex
 from reflexion.memory.postgres_vectors import exists
+from reflexion.memory.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
             row = await cursor.fetchone()
         return int(row["size"]) if row else 0
 
-    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size)
+    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size, _threads=saver.threads)
 
 
 def _read(url: str) -> dict[str, Any]:
@@ -118,12 +119,18 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
 
 
 class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
-    """Can also take back what runs have written, and needs no right to create tables that are there."""
+    """Can also take back what runs have written, and name its threads; needs no right to create what is there."""
 
     async def setup(self) -> None:
         """Create the tables, or bring them up to date, where they are not."""
         if not await _up_to_date(self.conn, "checkpoint_migrations", len(self.MIGRATIONS)):
             await super().setup()
+
+    async def threads(self) -> list[Thread]:
+        """Every thread."""
+        async with self._cursor() as cursor:
+            await cursor.execute(_THREADS)
+            return [Thread(**row) for row in await cursor.fetchall()]
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
@@ -135,6 +142,18 @@ class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
                 (list(run_ids),),
             )
             await cursor.execute("DELETE FROM checkpoints WHERE metadata->>'run_id' = ANY(%s)", (list(run_ids),))
+
+
+_THREADS: Final = """
+    SELECT c.thread_id AS id, MAX(c.checkpoint_id) FILTER (WHERE c.checkpoint_ns = '') AS last_checkpoint,
+        COUNT(*) AS checkpoints,
+        (SUM(pg_column_size(c.checkpoint) + pg_column_size(c.metadata))
+            + COALESCE((SELECT SUM(LENGTH(b.blob)) FROM checkpoint_blobs b WHERE b.thread_id = c.thread_id), 0)
+            + COALESCE((SELECT SUM(LENGTH(w.blob)) FROM checkpoint_writes w WHERE w.thread_id = c.thread_id), 0)
+        )::bigint AS bytes
+    FROM checkpoints c GROUP BY c.thread_id
+    HAVING BOOL_OR(c.checkpoint_ns = '')
+"""
 
 
 class _Store(ClosableStore, AsyncPostgresStore):

@@ -22,6 +22,7 @@ from reflexion.memory.locks import FileLocks, ThreadBusy, uninterrupted
 from reflexion.memory.meaning import Meaning
 from reflexion.memory.persistence import DatabaseError, Persistence
 from reflexion.memory.sqlite_store import IndexedStore, Worker
+from reflexion.memory.threads import Thread
 
 T = TypeVar("T")
 
@@ -64,7 +65,9 @@ async def open_sqlite(file: str, stack: AsyncExitStack, embeddings: Embeddings |
     async def size() -> int:
         return await asyncio.to_thread(_size, path)
 
-    return Persistence(f"sqlite:///{path}", saver, store, locks, ledger, durable=True, _size=size)
+    return Persistence(
+        f"sqlite:///{path}", saver, store, locks, ledger, durable=True, _size=size, _threads=saver.threads
+    )
 
 
 def _find(file: str) -> Path:
@@ -166,6 +169,28 @@ class _Saver(EagerList, DiscreetSaver, AsyncSqliteSaver):
         """Delete everything of a thread."""
         await self._whole(super().adelete_thread(thread_id))
 
+    async def threads(self) -> list[Thread]:
+        """Every thread."""
+        return [Thread(*row) for row in await self.conn.execute_fetchall(_THREADS)]
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete threads, or cut them down to their latest checkpoint, as the saver for PostgreSQL does.
+
+        Raises:
+            NotImplementedError: the latest checkpoint of a thread, with a `DeltaChannel`, does not stand by itself.
+        """
+        for thread_id in thread_ids:
+            await (self.adelete_thread(thread_id) if strategy == "delete" else self._whole(self._cut_down(thread_id)))
+
+    async def _cut_down(self, thread_id: str) -> None:
+        async with self.lock, self.conn.cursor() as cursor:
+            await cursor.execute(_DELTAS, (thread_id,))
+            if await cursor.fetchone():
+                raise NotImplementedError(f"thread {thread_id!r} uses a DeltaChannel: its history is needed")
+            for statement in _CUT_DOWN:
+                await cursor.execute(statement, {"thread": thread_id})
+            await self.conn.commit()
+
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
         await self._whole(self._delete_for_runs(json.dumps(list(run_ids))))
@@ -177,6 +202,29 @@ class _Saver(EagerList, DiscreetSaver, AsyncSqliteSaver):
             await self.conn.commit()
 
 
+_THREADS: Final = """
+    SELECT c.thread_id, MAX(c.checkpoint_id) FILTER (WHERE c.checkpoint_ns = ''), COUNT(*),
+        SUM(LENGTH(c.checkpoint) + LENGTH(c.metadata)) + COALESCE(
+            (SELECT SUM(LENGTH(w.value)) FROM writes w WHERE w.thread_id = c.thread_id), 0)
+    FROM checkpoints c GROUP BY c.thread_id
+    HAVING MAX(c.checkpoint_ns = '')
+"""
+_DELTAS: Final = """
+    SELECT 1 FROM checkpoints WHERE thread_id = ?
+    AND json_extract(CAST(metadata AS TEXT), '$.counters_since_delta_snapshot') IS NOT NULL LIMIT 1
+"""
+# The latest of each namespace; of a subgraph's call, whose namespace ends with an id of its own, only where the
+# latest step of the thread still waits for it. The ids of checkpoints grow with time.
+_LATEST: Final = """
+    SELECT checkpoint_ns, MAX(checkpoint_id) FROM checkpoints WHERE thread_id = :thread GROUP BY checkpoint_ns
+    HAVING checkpoint_ns NOT LIKE '%:%' OR MAX(checkpoint_id) >
+        (SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = :thread AND checkpoint_ns = '')
+"""
+_CUT_DOWN: Final = (
+    f"DELETE FROM writes WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN ({_LATEST})",  # noqa: S608
+    f"DELETE FROM checkpoints WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN ({_LATEST})",  # noqa: S608
+    "UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE thread_id = :thread",
+)
 _DELETE_WRITES: Final = """
     DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
         SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reflexion.memory.quality import objection
+from reflexion.memory.quality import concise, objection
 from reflexion.memory.records import Evidence, Experience, Lesson, make_lesson
 from reflexion.memory.worth import KnownLesson
 
@@ -63,9 +63,10 @@ def _read(number: int, line: str) -> tuple[Lesson, list[Experience]]:
         problem = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise TransferError(f"line {number}: {where + ': ' if where else ''}{problem['msg']}") from error
-    if why := objection(read.text, ""):
+    text = concise(read.text)
+    if why := objection(text, ""):
         raise TransferError(f"line {number}: no lesson: {why}")
-    lesson = make_lesson(read.task, read.text, read.created_at)
+    lesson = make_lesson(read.task, text, read.created_at)
     return lesson, [_experience(lesson, origin) for origin in read.evidence or [_Origin(run_id=NOWHERE)]]
 
 

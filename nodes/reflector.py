@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
 from reflexion.evaluators import Attempt
-from reflexion.memory import LONGEST_TASK, RecalledLesson, Reflection, objection
+from reflexion.memory import LONGEST_TASK, RecalledLesson, Reflection, concise, objection
 from reflexion.models import ModelError, Reply, Structure, ask_structured, object_of, strict_schema
 from reflexion.models.lenient_json import NoJsonError
 from reflexion.nodes.recall import TaskSpec
@@ -84,10 +84,11 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
     text = read.value.improvement
     turn.emit("reflected", attempt=attempt["number"], text=text, what_failed=read.value.what_failed)
     delta: Delta = {"attempts": [{"number": attempt["number"], "reflection": text}]}
+    rule = concise(text)
     if (
         turn.settings.memory
         and not attempt.get("advisory")
-        and not objection(text, attempt["answer"], attempt.get("feedback", ""))
+        and not objection(rule, attempt["answer"], _report(state["spec"], attempt))
     ):
         delta["reflections"] = [
             Reflection(
@@ -95,12 +96,17 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
                 run_id=state["run_id"],
                 task=state["spec"]["text"][:LONGEST_TASK],
                 attempt=attempt["number"],
-                text=text,
+                text=rule,
                 what_failed=read.value.what_failed,
                 created_at=time.time(),
             )
         ]
     return delta
+
+
+def _report(spec: TaskSpec, attempt: Attempt) -> str:
+    """The verdict of tests or of an expected answer: its own words are no rule, those of a person's function may be."""
+    return attempt.get("feedback", "") if spec["tests"] or spec["expect"] is not None else ""
 
 
 def _parse(reply: Reply) -> ReflectorReply:

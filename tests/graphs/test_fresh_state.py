@@ -126,6 +126,26 @@ async def test_the_whole_state_is_plain_json(bench):
             assert json.loads(json.dumps(values, allow_nan=False)) == values
 
 
+@pytest.mark.filterwarnings("error")
+async def test_a_thread_whose_fields_had_other_names_goes_on_with_its_reflections(bench):
+    async with bench.agent(max_attempts=2) as agent:
+        await agent.run("Sum a list.", thread="t")
+        saved = await agent.persistence.checkpointer.aget_tuple(THREAD)
+        values = dict(saved.checkpoint["channel_values"])
+        for name in ("lessons_withheld", "own_tests", "elapsed_s", "review", "settings"):
+            values.pop(name, None)
+        old = saved.checkpoint | {"channel_values": values | {"critique": {"of": "an older version"}}}
+        await agent.persistence.checkpointer.aput(saved.parent_config, old, saved.metadata, {})
+    async with bench.agent(max_attempts=2) as agent:
+        before = (await agent.graph.aget_state(THREAD)).values
+        assert not {"critique", "lessons_withheld"} & set(before)
+        result = await agent.run("Reverse a string.", thread="t")
+        after = (await agent.graph.aget_state(THREAD)).values
+    assert [attempt.number for attempt in result.attempts] == [1, 2]
+    assert after["reflections"][0] == before["reflections"][0]
+    assert len(after["reflections"]) == 2
+
+
 async def test_a_callers_evaluator_cannot_put_its_own_types_into_the_state(bench):
     class Number(float): ...
 

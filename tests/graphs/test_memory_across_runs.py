@@ -89,6 +89,33 @@ async def test_what_is_no_lesson_is_tried_in_its_run_and_forgotten_after_it(benc
     assert result.attempts[0].reflection == reply
 
 
+async def test_a_rule_in_the_words_of_a_persons_verdict_is_a_lesson_and_a_test_report_is_none(bench):
+    rule, report = "Commit messages have no capital letters.", "f() == 1: got 2, wanted 1"
+    bench.server.default("actor-m", "```python\ndef f():\n    return 2\n```")
+    bench.server.script("reflector-m", {"improvement": rule}, {"improvement": report})
+
+    def own(answer):
+        return {"score": 0.0, "comment": rule}
+
+    async with bench.agent(own={"evaluator": own}, max_attempts=2) as agent:
+        assert [lesson["text"] for lesson in (await agent.run(TASK)).lessons_learned] == [rule]
+    async with bench.agent(max_attempts=2) as agent:
+        result = await agent.run("Write f.", tests="assert f() == 1")
+    assert report in result.attempts[0].feedback
+    assert result.attempts[0].reflection == report
+    assert result.lessons_learned == ()
+
+
+async def test_of_a_long_reflection_later_runs_get_the_first_sentences(bench):
+    advice = " Then read all of the task carefully once more before anything is written."
+    bench.server.script("reflector-m", {"improvement": LESSON + 10 * advice})
+    async with bench.agent(max_attempts=2) as agent:
+        result = await agent.run(TASK)
+        (lesson,) = (await agent.run(TASK, max_attempts=1)).lessons_used
+    assert result.attempts[0].reflection == LESSON + 10 * advice
+    assert lesson["text"] == LESSON + 7 * advice
+
+
 async def test_an_advisory_verdict_stores_and_credits_nothing(bench):
     from reflexion.evaluators import Evaluation
 

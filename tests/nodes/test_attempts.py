@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion.evaluators.passing import passes
-from reflexion.nodes.attempts import merge_attempts, same_answer
+from reflexion.nodes.attempts import KEPT_TEXT, best_attempt, merge_attempts, same_answer
 from reflexion.nodes.plain import plain
 
 PARTS = st.lists(
@@ -33,6 +33,41 @@ def test_merging_a_delta_again_changes_nothing(old, new):
 def test_the_same_answer_is_one_that_reads_and_runs_the_same(one, other, same):
     earlier = {"number": 1, "answer": one}
     assert (same_answer({"number": 2, "answer": other}, [earlier]) is earlier) is same
+
+
+def made(number, score, length):
+    return {"number": number, "answer": f"{number}" * length, "plan": "", "style": "fresh", "score": score}
+
+
+def merged(*attempts):
+    kept = None
+    for attempt in attempts:
+        kept = merge_attempts(kept, [{name: value for name, value in attempt.items() if name != "score"}])
+        kept = merge_attempts(kept, [{"number": attempt["number"], "score": attempt["score"]}])
+    return kept
+
+
+def test_of_long_answers_the_best_and_the_last_are_kept_as_a_whole():
+    attempts = [made(number, score, KEPT_TEXT) for number, score in enumerate([0.2, 0.5, 0.4, 0.5, 0.1], 1)]
+    kept = merged(*attempts)
+    assert [attempt["number"] for attempt in kept if "digest" not in attempt] == [2, 5]
+    assert (kept[1], kept[4]) == (attempts[1], attempts[4])
+    assert all(len(kept[number]["answer"]) < 1_000 for number in (0, 2, 3))
+    assert best_attempt(kept) == attempts[1]
+    again = made(6, None, 0) | {"answer": attempts[2]["answer"]}
+    assert same_answer(again, kept)["number"] == 3
+
+
+def test_an_answer_that_was_not_kept_is_never_the_best_whatever_becomes_of_the_others():
+    kept = merged(*(made(number, score, KEPT_TEXT) for number, score in enumerate([0.5, 0.4, 0.9, 1.0], 1)))
+    assert [attempt["number"] for attempt in kept if "digest" not in attempt] == [3, 4]
+    rejected = merge_attempts(kept, [{"number": number, "score": 0.0} for number in (3, 4)])
+    assert best_attempt(rejected)["number"] == 3
+
+
+def test_answers_of_usual_length_are_all_kept():
+    attempts = [made(number, 0.1, KEPT_TEXT // 300) for number in range(1, 101)]
+    assert merged(*attempts) == attempts
 
 
 @pytest.mark.parametrize(
