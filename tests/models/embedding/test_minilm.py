@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from math import fsum
@@ -84,6 +85,20 @@ async def test_in_an_event_loop_and_in_many_threads_it_gives_the_same(model):
     fresh = MiniLM(minilm.find_weights())
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(fresh.embed_query, texts)) == expected
+
+
+async def test_an_event_loop_is_never_held_up():
+    held = threading.Event()
+
+    class Waiting(MiniLM):
+        def _loaded(self):
+            assert held.wait(60)
+            return lambda text: [1.0]
+
+    waiting = asyncio.gather(Waiting(Path()).aembed_query("text"), Waiting(Path()).aembed_documents(["text"]))
+    await asyncio.sleep(0)
+    held.set()
+    assert await waiting == [[1.0], [[1.0]]]
 
 
 def test_there_is_one_for_the_whole_process():
