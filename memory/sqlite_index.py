@@ -39,7 +39,7 @@ LONGEST_TEXT: Final = 4_000
 """Characters of an item's text, and of a query, that are looked at."""
 MOST_WORDS: Final = 64
 """Different words of a query that are looked up."""
-COMMON: Final = 500
+COMMON: Final = 250
 """Documents with a word that are looked at, the newest ones."""
 TELLING: Final = 8
 """Words of a query that are searched for: the rarest."""
