@@ -94,7 +94,7 @@ class Cells:
                 break
         if not rows:
             return []
-        cosines = _dots(unpacked([blob for _, blob in rows]), asked)
+        cosines = _cosines([blob for _, blob in rows], asked)
         best = np.argsort(-cosines, kind="stable")[:limit]
         return [(float(cosines[n]), rows[n][0]) for n in best]
 
@@ -106,7 +106,7 @@ class Cells:
         rows = [row for place in places if (row := connection.execute(statement, place).fetchone())]
         if not rows:
             return {}
-        found = _dots(unpacked([blob for _, blob in rows]), unit(vector))
+        found = _cosines([blob for _, blob in rows], unit(vector))
         return {row[0]: float(cosine) for row, cosine in zip(rows, found, strict=True)}
 
     def _split_the_large(self, connection: sqlite3.Connection, scope: int, cells: set[int]) -> None:
@@ -157,8 +157,17 @@ def packed(vectors: Vectors) -> list[bytes]:
 
 def unpacked(blobs: Sequence[bytes]) -> Vectors:
     """Unit vectors, one a row, out of what `packed` made of vectors of one length."""
-    rows = np.frombuffer(b"".join(blobs), _dtype(len(blobs[0]) - 4))
+    rows = _joined(blobs)
     return np.asarray(rows["steps"].astype(np.float32) * rows["factor"][:, None])
+
+
+def _cosines(blobs: Sequence[bytes], direction: Vectors) -> Vectors:
+    rows = _joined(blobs)
+    return np.asarray(_dots(rows["steps"].astype(np.float32), direction) * rows["factor"])
+
+
+def _joined(blobs: Sequence[bytes]) -> NDArray[np.void]:
+    return np.frombuffer(b"".join(blobs), _dtype(len(blobs[0]) - 4))
 
 
 def _dots(vectors: Vectors, vector: Vectors) -> Vectors:

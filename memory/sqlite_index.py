@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Final
 
 import numpy as np
@@ -39,7 +39,7 @@ LONGEST_TEXT: Final = 4_000
 """Characters of an item's text, and of a query, that are looked at."""
 MOST_WORDS: Final = 64
 """Different words of a query that are looked up."""
-COMMON: Final = 500
+COMMON: Final = 250
 """Documents with a word that are looked at, the newest ones."""
 TELLING: Final = 8
 """Words of a query that are searched for: the rarest."""
@@ -93,7 +93,7 @@ class Index:
 
     def write(self, connection: sqlite3.Connection, changes: Iterable[Change]) -> None:
         """Bring the index in line with items that are written in the same transaction; of one, the last counts."""
-        added: dict[int, list[tuple[int, Vectors]]] = {}
+        added: dict[int, Vectors] = {}
         for change in {(each.prefix, each.key): each for each in changes}.values():
             row = connection.execute(_FIND, (change.prefix, change.key)).fetchone()
             if row and row[2] != change.text:
@@ -103,9 +103,8 @@ class Index:
                 continue
             document = row[0] if row else _insert(connection, change.prefix, change.key, change.text)
             if change.vector is not None and (row is None or row[1] is None):
-                added.setdefault(document // _ROOM, []).append((document, change.vector))
-        for scope, each in added.items():
-            self._cells.add(connection, scope, [document for document, _ in each], np.stack([v for _, v in each]))
+                added[document] = change.vector
+        self._add(connection, added)
 
     def waiting(self, connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:
         """Documents without a vector, in order of their numbers, with their texts."""
@@ -114,14 +113,14 @@ class Index:
 
     def add_vectors(self, connection: sqlite3.Connection, vectors: Mapping[int, tuple[str, Vectors]]) -> int:
         """Give documents their vectors, as far as they still have none and the text for which it was made."""
-        added: dict[int, list[tuple[int, Vectors]]] = {}
-        for document, (text, vector) in vectors.items():
-            statement = "SELECT 1 FROM search_documents WHERE id=? AND text=? AND cell IS NULL"
-            if connection.execute(statement, (document, text)).fetchone():
-                added.setdefault(document // _ROOM, []).append((document, vector))
-        for scope, each in added.items():
-            self._cells.add(connection, scope, [document for document, _ in each], np.stack([v for _, v in each]))
-        return sum(map(len, added.values()))
+        statement = "SELECT 1 FROM search_documents WHERE id=? AND text=? AND cell IS NULL"
+        added = {
+            document: vector
+            for document, (text, vector) in vectors.items()
+            if connection.execute(statement, (document, text)).fetchone()
+        }
+        self._add(connection, added)
+        return len(added)
 
     def size(self, connection: sqlite3.Connection) -> int:
         """How many items are in it."""
@@ -164,12 +163,8 @@ class Index:
     def _scored(
         self, connection: sqlite3.Connection, asked: Asked, documents: Sequence[int], cosines: Mapping[int, float]
     ) -> list[Hit]:
-        places = {}
-        for document in documents:
-            row = connection.execute(
-                "SELECT prefix, key, text FROM search_documents WHERE id=?", (document,)
-            ).fetchone()
-            places[document] = row
+        statement = "SELECT prefix, key, text FROM search_documents WHERE id=?"
+        places = {each: connection.execute(statement, (each,)).fetchone() for each in documents}
         scores = dict(cosines)
         scores |= self._compare(connection, asked.vector, [each for each in documents if each not in scores])
         unseen = [each for each in documents if each not in scores]
@@ -185,6 +180,11 @@ class Index:
         statement = "SELECT cell FROM search_documents WHERE id=? AND cell IS NOT NULL"
         rows = ((each, connection.execute(statement, (each,)).fetchone()) for each in documents)
         return self._cells.cosines(connection, [(each // _ROOM, row[0], each) for each, row in rows if row], vector)
+
+    def _add(self, connection: sqlite3.Connection, vectors: Mapping[int, Vectors]) -> None:
+        for scope, documents in groupby(sorted(vectors), key=lambda document: document // _ROOM):
+            ids = list(documents)
+            self._cells.add(connection, scope, ids, np.stack([vectors[each] for each in ids]))
 
     def _remove(self, connection: sqlite3.Connection, document: int, cell: int | None, text: str) -> None:
         if cell is not None:
@@ -212,9 +212,8 @@ def _insert(connection: sqlite3.Connection, prefix: str, key: str, text: str) ->
     path = ".".join(prefix.split(".")[:SCOPE_PARTS])
     connection.execute("INSERT INTO search_scopes (path, layout) VALUES (?, 0) ON CONFLICT DO NOTHING", (path,))
     (scope,) = connection.execute("SELECT id FROM search_scopes WHERE path=?", (path,)).fetchone()
-    last = connection.execute("SELECT max(id) FROM search_documents WHERE id BETWEEN ? AND ?", _span(scope)).fetchone()[
-        0
-    ]
+    statement = "SELECT max(id) FROM search_documents WHERE id BETWEEN ? AND ?"
+    (last,) = connection.execute(statement, _span(scope)).fetchone()
     document = int(last or scope * _ROOM) + 1
     connection.execute(
         "INSERT INTO search_documents (id, prefix, key, text) VALUES (?, ?, ?, ?)", (document, prefix, key, text)
