@@ -1,7 +1,7 @@
 """Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore, IndexConfig
+from langgraph.store.base import BaseStore
 from platformdirs import user_data_dir
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from reflexion.memory.locks import MemoryLocks, ThreadLocks
+from reflexion.memory.locks import ThreadLocks
 from reflexion.memory.threads import Thread, Threads
 from reflexion.models.embedding import chosen
-from reflexion.models.ledger import LedgerStore, MemoryLedger
+from reflexion.models.ledger import LedgerStore
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
 
@@ -110,44 +110,9 @@ async def _open(url: str, stack: AsyncExitStack, embeddings: Embeddings | None) 
 
             return await open_postgres(url, stack, embeddings)
         case "memory" if separator:
-            return _open_memory(embeddings)
+            from reflexion.memory.in_memory import open_in_memory  # noqa: PLC0415
+
+            return open_in_memory(embeddings)
         case _:
             # The text itself is not shown: it may hold a password.
             raise DatabaseError(f"unknown kind of database URL, scheme {scheme[:20]!r}: use {URL_FORMS}")
-
-
-def _open_memory(embeddings: Embeddings | None) -> Persistence:
-    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
-    from langgraph.store.memory import InMemoryStore  # noqa: PLC0415
-
-    class Saver(InMemorySaver):
-        async def threads(self) -> list[Thread]:
-            return [
-                Thread(key, max(kept), len(kept), sum(len(part) for c, m, _ in kept.values() for _, part in (c, m)))
-                for key, namespaces in self.storage.items()
-                if (kept := namespaces.get(""))
-            ]
-
-        async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-            if strategy != "delete":
-                raise NotImplementedError("memory:// keeps whole threads or none")
-            for thread_id in thread_ids:
-                await self.adelete_thread(thread_id)
-
-    async def no_size() -> None:
-        return None
-
-    # It takes vectors of any length: the number of dimensions is not looked at.
-    index = None if embeddings is None else IndexConfig(dims=0, embed=embeddings, fields=["task"])
-    store = InMemoryStore(index=index)
-    saver = Saver()
-    return Persistence(
-        "memory://",
-        saver,
-        store,
-        MemoryLocks(),
-        MemoryLedger(),
-        durable=False,
-        _size=no_size,
-        _threads=saver.threads,
-    )

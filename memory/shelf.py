@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, SearchItem, SearchOp
+from langgraph.store.memory import InMemoryStore
 from pydantic import TypeAdapter, ValidationError
 
 from reflexion.memory.old_form import moves
@@ -22,7 +23,7 @@ _MARK = "form"
 """Key of the item that says in which form a namespace is."""
 _PAGE = 5_000
 """Items that are read at once."""
-_BATCH = 500
+_BATCH = 500  # even, so that a move is never torn
 """Items that are written in one transaction, so that other writers need not wait long."""
 _FEW = 100
 """Lessons that are asked for one by one; of more everything is read."""
@@ -103,8 +104,7 @@ class Shelf:
             puts.append(PutOp(places.of_runs(episode["task_key"]), episode["run_id"], dict(episode), index=False))
         if puts and not self._marked:
             puts.append(PutOp(places.form, _MARK, {"form": FORM}, index=False))
-        for start in range(0, len(puts), _BATCH):
-            await self._store.abatch(puts[start : start + _BATCH])
+        await self._change(puts)
         self._marked = self._marked or bool(puts)
 
     async def delete(
@@ -139,13 +139,17 @@ class Shelf:
         self._marked = await self._store.aget(self._places.form, _MARK) is not None
         # Again until nothing is left: another process may be moving, too, and be killed at it.
         while not self._marked and (left := moves(self._places, await self._everything())):
-            for start in range(0, len(left), _BATCH):
-                await self._store.abatch([op for move in left[start : start + _BATCH] for op in move])
+            await self._change([op for move in left for op in move])
         self._ready = True
 
     async def _delete(self, gone: Sequence[tuple[tuple[str, ...], str]]) -> None:
-        for start in range(0, len(gone), _BATCH):
-            await self._store.abatch([PutOp(namespace, key, None) for namespace, key in gone[start : start + _BATCH]])
+        await self._change([PutOp(namespace, key, None) for namespace, key in gone])
+
+    async def _change(self, puts: Sequence[PutOp]) -> None:
+        # LangGraph's store in memory refuses a batch in which one text is to be indexed twice.
+        size = 1 if isinstance(self._store, InMemoryStore) else _BATCH
+        for start in range(0, len(puts), size):
+            await self._store.abatch(puts[start : start + size])
 
     async def _everything(self) -> list[SearchItem]:
         places = self._places

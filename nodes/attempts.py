@@ -12,10 +12,10 @@ NEARLY_RIGHT = 0.7
 KEPT_TEXT = 200_000
 """Characters of answers and verdicts that a run keeps in all: every checkpoint of the run holds them.
 
-Beyond that, of attempts other than the best and the last no more than the beginning is kept.
+Beyond that, of long attempts other than the best and the last no more than the beginning is kept.
 """
 KEPT_BEGINNING = 500
-"""Characters of an answer, and of its feedback, that is not kept."""
+"""Characters of an answer, and of its feedback, that is not kept as a whole."""
 
 
 def merge_attempts(old: Sequence[Attempt] | None, new: Sequence[dict[str, Any]] | None) -> list[Attempt]:
@@ -70,7 +70,7 @@ def _bounded(attempts: list[Attempt]) -> list[Attempt]:
     kept = {attempt["number"]: attempt for attempt in attempts}
     from_worst = sorted(attempts[:-1], key=lambda attempt: (_merit(attempt), -attempt["number"]))
     for attempt in from_worst[:-1]:
-        if excess > 0 and "digest" not in attempt:
+        if excess > 0 and _size(attempt) > 3 * KEPT_BEGINNING:
             kept[attempt["number"]] = _cut(attempt)
             excess -= _size(attempt) - _size(kept[attempt["number"]])
     return list(kept.values())
@@ -78,11 +78,12 @@ def _bounded(attempts: list[Attempt]) -> list[Attempt]:
 
 def _cut(attempt: Attempt) -> Attempt:
     cut = attempt.copy()
-    cut["digest"] = _digest(attempt)
-    length = len(attempt["answer"])
-    cut["answer"] = f"{attempt['answer'][:KEPT_BEGINNING]}\n[the beginning of {length:,} characters: no more was kept]"
-    cut["feedback"] = attempt.get("feedback", "")[:KEPT_BEGINNING]
     cut["checks"] = []
+    cut["feedback"] = attempt.get("feedback", "")[:KEPT_BEGINNING]
+    answer = attempt["answer"]
+    if len(answer) > 2 * KEPT_BEGINNING:
+        cut["digest"] = _digest(attempt)
+        cut["answer"] = f"{answer[:KEPT_BEGINNING]}\n[the beginning of {len(answer):,} characters: no more was kept]"
     return cut
 
 

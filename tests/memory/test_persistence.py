@@ -84,7 +84,7 @@ from langgraph.store.base import GetOp, PutOp
 from langgraph.checkpoint.base import empty_checkpoint
 
 async def main(url, name):
-    async with open_persistence(url) as database:
+    async with open_persistence(url, embeddings=False) as database:
         saver, store = database.checkpointer, database.store
         for number in range(50):
             checkpoint = empty_checkpoint()

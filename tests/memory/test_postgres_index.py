@@ -18,10 +18,10 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 
 from reflexion.memory import postgres_index
 from reflexion.memory.persistence import open_persistence
-from reflexion.memory.shelf import namespace_of
+from reflexion.memory.places import Places
 from reflexion.memory.terms import terms
 
-HERE = namespace_of("here")
+HERE = Places("here").lessons
 
 
 SAME = {"total": "sum", "add": "sum"}
@@ -102,16 +102,18 @@ async def test_a_namespace_never_sees_the_tasks_of_another(url):
     labels = ["a", "ab", "A", "a.b", "a%", "a_", "ä", "a\0"]
     async with opened(url) as store:
         await store.abatch(
-            [put("Count the zebras", str(n), (*namespace_of(each), "task")) for n, each in enumerate(labels)]
+            [put("Count the zebras", str(n), (*Places(each).lessons, "task")) for n, each in enumerate(labels)]
         )
         for n, label in enumerate(labels):
-            assert await found(store, "Count the zebras", namespace_of(label)) == [str(n)]
+            assert await found(store, "Count the zebras", Places(label).lessons) == [str(n)]
 
 
 async def test_any_prefix_of_a_namespace_is_honoured(url):
     async with opened(url) as store:
         await store.abatch([put("Count the zebras", "1", (*HERE, "t1")), put("Count the zebras", "2", (*HERE, "t2"))])
-        await store.abatch([put("Count the zebras", "3", namespace_of("there")), put("Count zebras", "4", ("x", "y"))])
+        await store.abatch(
+            [put("Count the zebras", "3", Places("there").lessons), put("Count zebras", "4", ("x", "y"))]
+        )
         assert await found(store, "zebras", (*HERE, "t1")) == ["1"]
         assert await found(store, "zebras", (*HERE, "t")) == []
         assert sorted(await found(store, "zebras", HERE)) == ["1", "2"]
@@ -141,7 +143,7 @@ async def test_a_text_that_stays_is_not_embedded_again(pgvector_url):
 
 
 async def test_a_small_namespace_beside_a_large_one_gets_all_its_hits(pgvector_url):
-    small = namespace_of("small")
+    small = Places("small").lessons
     async with opened(pgvector_url, Concepts(dims=32)) as store:
         for page in range(4):
             await store.abatch([put(f"sum number {page} {n}", f"{page}-{n}") for n in range(200)])
@@ -329,7 +331,7 @@ async def test_a_database_from_before_the_index_is_indexed_once(url):
         await before.setup()
         await before.aput(HERE, "one", {"task": "Sum the quaggas"})
         await before.aput(HERE, "odd", {"task": 7})
-        await before.aput(namespace_of("here", "episodes"), "run", {"task": "Sum the quaggas"})
+        await before.aput(Places("here").episodes, "run", {"task": "Sum the quaggas"})
     embeddings = Concepts()
     async with opened(url, embeddings) as store:
         assert await found(store, "quaggas", ("reflexion",)) == ["one"]

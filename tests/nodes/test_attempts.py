@@ -65,6 +65,20 @@ def test_an_answer_that_was_not_kept_is_never_the_best_whatever_becomes_of_the_o
     assert best_attempt(rejected)["number"] == 3
 
 
+def test_short_answers_beside_a_long_one_stay_as_they_are():
+    attempts = [made(1, 0.1, 100), made(2, 0.5, 2 * KEPT_TEXT), made(3, 0.2, 1_000), made(4, 0.1, KEPT_TEXT)]
+    assert merged(*attempts) == attempts
+
+
+def test_long_verdicts_are_cut_and_a_short_answer_beside_them_is_not():
+    verdict = {"feedback": "x" * KEPT_TEXT, "checks": ["y" * 1_000]}
+    kept = merge_attempts(None, [made(number, 0.1, 100) | verdict for number in (1, 2, 3)])
+    assert [len(attempt["feedback"]) for attempt in kept] == [KEPT_TEXT, 500, KEPT_TEXT]
+    assert [len(attempt["checks"]) for attempt in kept] == [1, 0, 1]
+    assert [len(attempt["answer"]) for attempt in kept] == [100, 100, 100]
+    assert best_attempt(kept)["number"] == 1
+
+
 def test_answers_of_usual_length_are_all_kept():
     attempts = [made(number, 0.1, KEPT_TEXT // 300) for number in range(1, 101)]
     assert merged(*attempts) == attempts
