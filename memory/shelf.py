@@ -72,7 +72,7 @@ class Shelf:
             asked = [SearchOp(self._places.of_uses(lesson["id"]), limit=_PAGE) for lesson in lessons]
             items = _within(self._places.experiences, await self._ask(asked))
         else:
-            items = list(await self._all(self._places.experiences))
+            items = [*await self._all(self._places.experiences)]
         for item in items:
             each = _checked(_EXPERIENCE, item, item.value)
             if each is not None and each["lesson_id"] in found:
@@ -123,6 +123,7 @@ class Shelf:
     async def clear(self) -> None:
         """Delete everything, also what cannot be read."""
         await self._delete([(item.namespace, item.key) for item in await self._everything()])
+        self._marked = False
 
     async def reindex(self) -> bool:
         """Let the store index everything anew, that of other namespaces too; whether it can."""
@@ -166,7 +167,7 @@ class Shelf:
         while page := await self._store.asearch(namespace, limit=page_size, offset=offset):
             offset += len(page)
             items.update({(item.namespace, item.key): item for item in page})
-            if len(page) < page_size or offset == at_most:
+            if len(page) < page_size or (at_most and offset >= at_most):
                 break
         return _within(namespace, items.values())
 
