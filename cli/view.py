@@ -38,6 +38,8 @@ class Progress:
             self._say("no endpoint is configured: the embedded model serves (set REFLEXION_BASE_URL for another)")
         if not agent.persistence.durable:
             self._say(f"{agent.persistence.url}: nothing will be remembered when this command ends")
+        if not agent.settings.memory:
+            self._say("memory is off: this run uses no lesson and leaves none")
 
     def show(self, event: dict[str, Any]) -> None:
         """Show one event."""

@@ -217,12 +217,14 @@ class Memory:
             TransferError: a line holds no lesson; nothing was added.
         """
         read = read_lines(lines)
-        known = await self._shelf.near(lesson["task_key"] for lesson, _ in read)
+        of_task: dict[str, list[Lesson]] = {lesson["task_key"]: [] for lesson, _ in read}
+        for lesson in (await self._shelf.near(of_task)).values():
+            of_task[lesson["task_key"]].append(lesson)
         added: list[Lesson] = []
         experiences: list[Experience] = []
         for lesson, origins in read:
-            if same_rule(lesson, known.values()) is None:
-                known[lesson["id"]] = lesson
+            if same_rule(lesson, of_task[lesson["task_key"]]) is None:
+                of_task[lesson["task_key"]].append(lesson)
                 added.append(lesson)
                 experiences += origins
         await self._shelf.write(added, experiences)

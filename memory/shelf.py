@@ -10,9 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from reflexion.memory.old_form import moves
 from reflexion.memory.places import Places, is_lesson_id
-from reflexion.memory.records import Episode, Experience, Lesson
+from reflexion.memory.records import LONGEST_TASK, Episode, Experience, Lesson
 
 T = TypeVar("T")
+AnyItem = TypeVar("AnyItem", bound=Item)
 
 logger = logging.getLogger(__name__)
 
@@ -47,33 +48,32 @@ class Shelf:
         A store that cannot search gives None for it, and any lessons.
         """
         await self._get_ready()
-        items = await self._store.asearch(self._places.lessons, query=task, limit=limit)
-        return [(item.score, lesson) for item in items if (lesson := self._lesson(item)) is not None]
+        place = self._places.lessons
+        items = _within(place, await self._store.asearch(place, query=task[:LONGEST_TASK], limit=limit))
+        return [(item.score, lesson) for item in items if (lesson := _read_lesson(item)) is not None]
 
     async def near(self, tasks: Iterable[str], ids: Iterable[str] = ()) -> dict[str, Lesson]:
         """All lessons of these tasks, by their keys, and those with these ids; those there are, by id."""
         await self._get_ready()
         asked: list[Op] = [SearchOp(self._places.of_task(key), limit=_PAGE) for key in dict.fromkeys(tasks)]
         asked += [GetOp(self._places.of_lesson(key), key) for key in dict.fromkeys(ids) if is_lesson_id(key)]
-        found: list[Any] = await self._store.abatch(asked) if asked else []
-        items = [item for each in found for item in (each if isinstance(each, list) else [each]) if item is not None]
-        return {lesson["id"]: lesson for item in items if (lesson := self._lesson(item)) is not None}
+        items = _within(self._places.lessons, await self._ask(asked))
+        return {lesson["id"]: lesson for item in items if (lesson := _read_lesson(item)) is not None}
 
     async def lessons(self, at_most: int | None = None) -> list[Lesson]:
         """Every lesson, or any so many."""
         await self._get_ready()
         items = await self._all(self._places.lessons, at_most)
-        return [found for item in items if (found := self._lesson(item)) is not None]
+        return [found for item in items if (found := _read_lesson(item)) is not None]
 
     async def experiences(self, lessons: Collection[Lesson]) -> dict[str, list[Experience]]:
         """What runs made of these lessons, by lesson, newest first."""
         found: dict[str, list[Experience]] = {lesson["id"]: [] for lesson in lessons}
         if len(lessons) <= _FEW:
             asked = [SearchOp(self._places.of_uses(lesson["id"]), limit=_PAGE) for lesson in lessons]
-            pages: list[Any] = await self._store.abatch(asked) if asked else []
-            items = [item for page in pages for item in page]
+            items = _within(self._places.experiences, await self._ask(asked))
         else:
-            items = await self._all(self._places.experiences)
+            items = [*await self._all(self._places.experiences)]
         for item in items:
             each = _checked(_EXPERIENCE, item, item.value)
             if each is not None and each["lesson_id"] in found:
@@ -123,6 +123,7 @@ class Shelf:
     async def clear(self) -> None:
         """Delete everything, also what cannot be read."""
         await self._delete([(item.namespace, item.key) for item in await self._everything()])
+        self._marked = False
 
     async def reindex(self) -> bool:
         """Let the store index everything anew, that of other namespaces too; whether it can."""
@@ -141,6 +142,13 @@ class Shelf:
         while not self._marked and (left := moves(self._places, await self._everything())):
             await self._change([op for move in left for op in move])
         self._ready = True
+
+    async def _ask(self, ops: Sequence[Op]) -> list[Item]:
+        """The items that searches and look-ups give, put together."""
+        found: list[Any] = []
+        for start in range(0, len(ops), _BATCH):
+            found += await self._store.abatch(ops[start : start + _BATCH])
+        return [item for each in found for item in (each if isinstance(each, list) else [each]) if item is not None]
 
     async def _delete(self, gone: Sequence[tuple[tuple[str, ...], str]]) -> None:
         await self._change([PutOp(namespace, key, None) for namespace, key in gone])
@@ -163,14 +171,18 @@ class Shelf:
         while page := await self._store.asearch(namespace, limit=page_size, offset=offset):
             offset += len(page)
             items.update({(item.namespace, item.key): item for item in page})
-            if len(page) < page_size or offset == at_most:
+            if len(page) < page_size or (at_most and offset >= at_most):
                 break
-        # A store may take a prefix of a name for the name.
-        return [item for item in items.values() if item.namespace[: len(namespace)] == namespace]
+        return _within(namespace, items.values())
 
-    @staticmethod
-    def _lesson(item: Item) -> Lesson | None:
-        return _checked(_LESSON, item, item.value)
+
+def _within(namespace: tuple[str, ...], items: Iterable[AnyItem]) -> list[AnyItem]:
+    """Those of a namespace: a store may take the beginning of a name, or a sign in it, for more than it is."""
+    return [item for item in items if item.namespace[: len(namespace)] == namespace]
+
+
+def _read_lesson(item: Item) -> Lesson | None:
+    return _checked(_LESSON, item, item.value)
 
 
 def _checked(adapter: TypeAdapter[T], item: Item, value: Any) -> T | None:

@@ -53,7 +53,11 @@ class KnownLesson:
     @property
     def origins(self) -> set[str]:
         """The ids of the runs, and of the decisions, but for which it would not be there."""
-        made = {each["run_id"] for each, decision in self.decisions if not decision["retires"]}
+        made = {
+            each["run_id"]
+            for each, decision in self.decisions
+            if not decision["retires"] and self.id not in decision["of"]
+        }
         return made | {each["run_id"] for each in self.experiences if each["evidence"]}
 
     @property

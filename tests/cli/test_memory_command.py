@@ -136,10 +136,30 @@ def test_what_is_no_lesson_is_not_imported_nor_are_the_others_of_its_file(reflex
     assert ask("list") == {"lessons": []}
 
 
+def test_a_run_without_memory_or_with_one_that_does_not_last_says_so(reflexion, model):
+    for option, words in (
+        (["--no-memory"], "memory is off: this run uses no lesson and leaves none"),
+        (["--database", "memory://"], "memory://: nothing will be remembered when this command ends"),
+    ):
+        model.script("m", RIGHT)
+        assert words in reflexion("run", TASK, "--expect", "num:391", *option).stderr
+
+
+def test_the_index_is_made_anew_in_any_database(ask, learned):
+    assert ask("reindex").keys() == {"reindexed"}
+    assert len(ask("search", TASK)["lessons"]) == 1
+
+
+def test_either_half_of_an_id_will_do_where_it_fits_one_lesson(ask, learned):
+    key = learned["lessons_learned"][0]["id"]
+    task, _, own = key.partition("-")
+    assert ask("show", own[:6])["id"] == ask("show", task)["id"] == ask("show", key)["id"] == key
+
+
 def test_prune_keeps_what_it_is_told_to(ask, learned, work):
     work(RIGHT)
-    assert ask("prune", "--episodes", "1") == {"lessons": 0, "episodes": 1}
-    assert ask("prune", "--lessons", "0", "--days", "0") == {"lessons": 1, "episodes": 1}
+    assert ask("prune", "--episodes", "1", "--unseen-days", "1") == {"lessons": 0, "episodes": 1}
+    assert ask("prune", "--unseen-days", "0", "--days", "0") == {"lessons": 1, "episodes": 1}
 
 
 @pytest.mark.parametrize(

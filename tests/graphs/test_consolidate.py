@@ -131,6 +131,15 @@ async def test_what_came_of_a_poisoned_run_goes_with_it_though_it_was_merged(hou
     assert {text: each.state for text, each in (await house.known()).items()} == {FIRST: "candidate", SIGN: "candidate"}
 
 
+async def test_a_lesson_that_took_others_in_still_goes_with_its_own_run(house):
+    names = await house.shown()
+    await house.tidy(operation("MERGE", names[EMPTY], names[FIRST], text=EMPTY), apply=True)
+    assert {text for text, each in (await house.known()).items() if each.usable} == {EMPTY, SIGN}
+    async with open_persistence(house.url) as persistence:
+        await Memory(persistence.store).forget_run(f"run {TASK} 0")
+    assert {text: each.state for text, each in (await house.known()).items()} == {FIRST: "candidate", SIGN: "candidate"}
+
+
 @pytest.mark.parametrize(
     ("op", "lessons", "text", "reason"),
     [

@@ -25,7 +25,7 @@ def start(bench: Bench, *, slow: str = "", how: str = "task") -> Child:
 
 def kill_in(bench: Bench, node: str) -> None:
     """Start a run and kill its process in the middle of a node."""
-    slow = {"recall": "recall", "remember": "_trim"}.get(node, "")
+    slow = {"recall": "recall", "remember": "_make_room"}.get(node, "")
     bench.server.hold(f"{node}-m")
     child = start(bench, slow=slow)
     try:

@@ -1,5 +1,7 @@
 """What a database from before holds is moved, and then read, used and forgotten like the rest."""
 
+import asyncio
+
 import pytest
 from made_runs import RULE, TASK, episode, learned, only
 
@@ -98,6 +100,13 @@ async def test_a_move_that_was_broken_off_goes_on(store, monkeypatch):
             await Memory(store).lessons()
         monkeypatch.setattr(type(store), "abatch", batch)
     await holds(Memory(store), bad, good)
+
+
+async def test_two_that_move_at_once_lose_nothing(durable_url):
+    async with open_persistence(durable_url) as one, open_persistence(durable_url) as other:
+        bad, good = await an_old_memory(one.store)
+        await asyncio.gather(*(Memory(each.store).lessons() for each in (one, other, one, other)))
+        await holds(Memory(one.store), bad, good)
 
 
 async def test_lessons_with_counters_of_their_own_are_read_used_and_forgotten(store):
