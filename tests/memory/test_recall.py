@@ -116,7 +116,8 @@ def test_a_lesson_of_the_longest_length_fits_whatever_its_script():
 
 
 async def test_of_5000_lessons_and_one_far_too_long_the_prompt_gets_what_fits(database_url):
-    async with open_persistence(database_url) as persistence:
+    # Without embeddings, which would take 10 ms a lesson.
+    async with open_persistence(database_url, embeddings=False) as persistence:
         memory = Memory(persistence.store)
         words = ("number", "list", "sum", "text", "line")
         lines = [
