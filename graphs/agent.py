@@ -41,6 +41,7 @@ class _Recipe:
     database_url: str | None
     prompts: Path | None
     degradation: Degradation
+    shared: bool
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ def open_reflexion(
     database_url: str | None = None,
     prompts: Path | None = None,
     degradation: Degradation = in_order,
+    shared: bool = False,
 ) -> "Reflexion":
     """An agent, to be opened with `async with`, or used at once with `run_sync`.
 
@@ -76,6 +78,7 @@ def open_reflexion(
             a SQLite file in the user's data folder.
         prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
         degradation: see `build_graph`.
+        shared: whether this is one of several workers, which take over from each other; see docs/workers.md.
 
     Raises:
         ConfigurationError: a setting in the environment cannot be used.
@@ -91,6 +94,7 @@ def open_reflexion(
             database_url=database_url or installation.database_url,
             prompts=prompts or installation.prompts,
             degradation=degradation,
+            shared=shared,
         )
     )
 
@@ -107,7 +111,7 @@ class Reflexion:
         """Open the database and compile the graph.
 
         Raises:
-            DatabaseError: the database cannot be opened.
+            DatabaseError: the database cannot be opened, or not be shared by workers that are to share it.
             PromptError: the prompt files cannot be used.
         """
         recipe = self._recipe
@@ -124,6 +128,8 @@ class Reflexion:
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
             stack.push_async_callback(kit.models.aclose)
+            if recipe.shared:
+                persistence.needed_fences()
             await persistence.ledger.prune()
             kit = replace(kit, store=persistence.store)
             graph = assemble(kit).compile(
@@ -209,6 +215,7 @@ class Reflexion:
             ModelConfigurationError: a role has no usable model.
             ThreadBusy: another run holds the thread.
             ReviewPending: a decision is needed and there is no reviewer; the run goes on when it is given.
+            Fenced: another worker has taken the thread over meanwhile.
         """
         events = self._events(
             task,
@@ -316,8 +323,10 @@ class Reflexion:
             raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())
         prepare_tracing(opened.kit.models.connection)
-        async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
-            run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
+        persistence = opened.persistence
+        hold = persistence.fenced if self._recipe.shared else persistence.locks.hold
+        async with hold(thread_id, wait_s=wait_s) as fence:
+            run = Run(opened.graph, thread_id, settings, replace(scope, store=persistence.ledger, fence=fence))
             self._running[thread_id] = run
             try:
                 async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:

@@ -4,10 +4,13 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from reflexion.memory.locks import uninterrupted
+from reflexion.models import fence
+from reflexion.models.fence import Fence
 from reflexion.models.ledger import KEEP_S, LOST, PENDING, LedgerLine
 
 if TYPE_CHECKING:  # nobody needs the other database's driver
@@ -23,6 +26,17 @@ _COLUMNS: Final = ("run_id", "thread_id", "batch_id", "started_at", "outcome")
 """What is asked for by; everything else is in the JSON of `line`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What was asked for one line."""
+
+    line: LedgerLine | None
+    """None to delete it."""
+    fence: Fence | None
+    """Of the run that asks."""
+    done: asyncio.Future[None]
+
+
 class TableLedger(ABC):
     """A `LedgerStore` in a table.
 
@@ -35,7 +49,7 @@ class TableLedger(ABC):
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]] = {}
+        self._changes: dict[str, _Change] = {}
         self._committing: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -43,8 +57,8 @@ class TableLedger(ABC):
         """Create the table where it is missing."""
 
     @abstractmethod
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
-        """Write and remove lines in one transaction each at most."""
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        """Write and remove lines in one transaction each at most, for runs whose fences all hold."""
 
     @abstractmethod
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
@@ -90,9 +104,9 @@ class TableLedger(ABC):
             await uninterrupted(asyncio.wait([self._committing]))
 
     async def _ask(self, key: str, line: LedgerLine | None) -> None:
-        _, earlier = self._changes.get(key, (None, None))
-        done = earlier or asyncio.get_running_loop().create_future()
-        self._changes[key] = line, done
+        earlier = self._changes.get(key)
+        done = earlier.done if earlier else asyncio.get_running_loop().create_future()
+        self._changes[key] = _Change(line, fence.current.get(), done)
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_all())
         await asyncio.shield(done)
@@ -105,18 +119,18 @@ class TableLedger(ABC):
                 for key, change in changes.items():
                     await self._tried({key: change})
 
-    async def _tried(self, changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]]) -> bool:
-        written = [line for line, _ in changes.values() if line is not None]
-        removed = [key for key, (line, _) in changes.items() if line is None]
+    async def _tried(self, changes: dict[str, _Change]) -> bool:
+        written = [change.line for change in changes.values() if change.line is not None]
+        removed = [key for key, change in changes.items() if change.line is None]
         try:
-            await self._commit(written, removed)
+            await self._commit(written, removed, {change.fence for change in changes.values() if change.fence})
         except Exception as error:  # noqa: BLE001 - handed to whoever asked
             if len(changes) == 1:
-                for _, done in changes.values():
-                    done.set_exception(error)
+                for change in changes.values():
+                    change.done.set_exception(error)
             return False
-        for _, done in changes.values():
-            done.set_result(None)
+        for change in changes.values():
+            change.done.set_result(None)
         return True
 
 
@@ -147,7 +161,8 @@ class SqliteLedger(TableLedger):
         for sql in _CREATE_SQLITE:
             await self._connection.execute(sql)
 
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        assert not fences, "there are none in a file on one machine"
         if written:
             await self._change(_WRITE_SQLITE, [json.dumps(written)])
         if removed:
@@ -202,11 +217,14 @@ class PostgresLedger(TableLedger):
         for sql in _CREATE_POSTGRES:
             await self._change(sql, [])
 
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
-        if written:
-            await self._change(_WRITE_POSTGRES, [json.dumps(written)])
-        if removed:
-            await self._change("DELETE FROM reflexion_ledger WHERE id = ANY(?)", [list(removed)])
+    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        from reflexion.memory.fences import while_held  # noqa: PLC0415 - brings the driver
+
+        async with self._pool.connection() as connection, while_held(connection, fences):
+            if written:
+                await connection.execute(_postgres(_WRITE_POSTGRES), [json.dumps(written)])
+            if removed:
+                await connection.execute("DELETE FROM reflexion_ledger WHERE id = ANY(%s)", [list(removed)])
 
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
         async with self._pool.connection() as connection:

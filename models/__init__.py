@@ -7,6 +7,7 @@ from reflexion.models.client import ChatClient
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.errors import CONFIGURATION, ModelConfigurationError, ModelError, scrub
 from reflexion.models.fallback import Fallback
+from reflexion.models.fence import Fenced
 from reflexion.models.guarded_model import guard_model
 from reflexion.models.ledger import Ledger, LedgerLine, LedgerStore, MemoryLedger, as_call
 from reflexion.models.limits import Limits, RateLimit
@@ -37,6 +38,7 @@ __all__ = [
     "ConnectionSettings",
     "DeadlineExceeded",
     "Fallback",
+    "Fenced",
     "Ledger",
     "LedgerLine",
     "LedgerStore",

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from reflexion.models import Budget, LedgerLine, LedgerStore
+from reflexion.models.fence import Fence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,9 @@ class Scope:
 
     recovered: Sequence[LedgerLine] = ()
     """The ledger of a run that is resumed: its state may not know of calls in flight when its process died."""
+
+    fence: Fence | None = None
+    """The run's claim to its thread, where workers on several machines share the database."""
 
     batch_id: str = ""
     priority: int = 0

@@ -25,6 +25,7 @@ from reflexion.models import (
     Completer,
     DeadlineExceeded,
     Fallback,
+    Fenced,
     Ledger,
     Meter,
     ModelConfigurationError,
@@ -154,8 +155,9 @@ Node = Callable[[Any, Turn], Awaitable[Delta]]
 _ALWAYS = {"recall", "remember"}
 """The first node clears an old run's failure, the last one reports this run's: neither is ever left out."""
 
-_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError)
-"""An interrupt is no failure, and settings that cannot be used are for the caller to mend; the run can be resumed."""
+_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError, Fenced)
+"""An interrupt is no failure, settings that cannot be used are for the caller to mend, and a run that was taken over is
+another's; it can be resumed."""
 
 
 def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[Delta]]:

@@ -1,4 +1,4 @@
-"""A run in a process of its own, which the tests kill; see test_resume.py.
+"""A run in a process of its own, which the tests kill or stop; see test_resume.py.
 
 The processes are forked from one that has imported everything already: importing takes longer than the run.
 """
@@ -6,6 +6,7 @@ The processes are forked from one that has imported everything already: importin
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,7 +16,7 @@ import langchain_openai  # noqa: F401 - here for the fork server
 
 import reflexion.memory.postgres
 import reflexion.memory.sqlite  # noqa: F401
-from reflexion.graphs import Settings, open_reflexion
+from reflexion.graphs import Fenced, Settings, open_reflexion
 from reflexion.memory import Memory, ThreadBusy
 from reflexion.models import ConnectionSettings, trace_client
 
@@ -24,7 +25,7 @@ CODE = "Write double(n)."
 
 
 class Child:
-    """The process; what it says is `held`, `busy`, or its result."""
+    """The process; what it says is `held`, `busy`, `fenced`, or its result."""
 
     def __init__(self, *arguments: Any) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -41,6 +42,17 @@ class Child:
         if not self._ours.poll(100):
             raise TimeoutError("the child says nothing")
         return self._ours.recv()
+
+    def stop(self) -> None:
+        """Let it stand still, as if its machine did, until it is woken."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         self._process.kill()
@@ -67,12 +79,15 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
     connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
     if slow:
         hold(slow, say)
-    async with open_reflexion(settings, connection=connection, database_url=database) as agent:
+    shared = how == "worker"
+    async with open_reflexion(settings, connection=connection, database_url=database, shared=shared) as agent:
         task = None if how == "none" else CODE if code else TASK
         try:
             result = await agent.run(task, thread=thread, wait_s=100 if how == "wait" else 0)
         except ThreadBusy:
             say("busy")
+        except Fenced:
+            say("fenced")
         else:
             say(result.as_json())
 
