@@ -106,6 +106,8 @@ class Run:
             start = resume_with(await self._asked(reviewer, request), after, self._thread_id)
         if self._scope.fence:
             await self._scope.fence.check()
+        if self._scope.store:
+            await self._scope.store.forget(after.values["run_id"])
         yield {"event": "result", "result": result_of(after.values, self._thread_id)}  # type: ignore[arg-type]
 
     async def _until_it_stops(self, start: Input | Command[Any] | None, scope: Scope) -> AsyncGenerator[Event, None]:
@@ -154,7 +156,11 @@ class Run:
             return self._scope
         # Nobody else can be at work on it: its thread is held.
         await store.lose(last_run)
-        return replace(self._scope, recovered=await store.lines(run_id=last_run)) if resumed else self._scope
+        if not resumed:
+            await store.forget(last_run)
+            return self._scope
+        lines, replies = await store.lines(run_id=last_run), await store.replies(last_run)
+        return replace(self._scope, recovered=lines, replies=replies)
 
     async def _drive(
         self, given: Input | Command[Any] | None, queue: asyncio.Queue[Event | None], scope: Scope

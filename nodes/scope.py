@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reflexion.models import Budget, LedgerLine, LedgerStore
 from reflexion.models.fence import Fence
+from reflexion.models.kept import KeptReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,9 @@ class Scope:
 
     recovered: Sequence[LedgerLine] = ()
     """The ledger of a run that is resumed: its state may not know of calls in flight when its process died."""
+
+    replies: Sequence[KeptReply] = ()
+    """What such a run was answered, and no checkpoint may hold."""
 
     fence: Fence | None = None
     """The run's claim to its thread, where workers on several machines share the database."""

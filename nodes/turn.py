@@ -37,6 +37,7 @@ from reflexion.models import (
     circuit_listener,
     scrub,
 )
+from reflexion.models.kept import KeptReplies
 from reflexion.nodes import cancellation, scope
 from reflexion.nodes.cancellation import Cancelled
 from reflexion.nodes.degradation import Degradation, Measures, in_order, share_left
@@ -258,6 +259,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
 
     circuit_listener.set(circuit_changed)
     store = scope.ledger_store()
+    step_id = info.task_id if info else ""
     outer = await thread_budget(settings, thread_id, store, around.budget)
     return Turn(
         kit=kit,
@@ -271,6 +273,8 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
             priority=around.priority,
             budget=_budget(settings, spent, outer),
             ledger=Ledger(store),
+            # Whoever calls the graph itself does not tell when a run has ended, and would keep them for ever.
+            replies=KeptReplies.of(step_id, around.replies) if around.store and step_id else None,
             deadline=deadline,
             clock=time.monotonic,
             on_token=token if settings.stream else None,
@@ -278,7 +282,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
         emit=emit,
         store=runtime.store if kit.store is None else kit.store,
         thread_id=thread_id,
-        step_id=info.task_id if info else "",
+        step_id=step_id,
         measures=kit.degradation(share_left(spent, settings)),
         prompts=kit.prompts.instructed(settings.own_prompts()),
     )

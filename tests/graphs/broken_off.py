@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
@@ -19,6 +20,7 @@ import reflexion.memory.sqlite  # noqa: F401
 from reflexion.graphs import Fenced, Settings, open_reflexion
 from reflexion.memory import Memory, ThreadBusy
 from reflexion.models import ConnectionSettings, trace_client
+from reflexion.nodes import turn
 
 TASK = "Sum a list."
 CODE = "Write double(n)."
@@ -77,7 +79,9 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
         memory_control=0,
     )
     connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
-    if slow:
+    if slow.startswith("after "):
+        hold_after(slow.removeprefix("after "), say)
+    elif slow:
         hold(slow, say)
     shared = how == "worker"
     async with open_reflexion(settings, connection=connection, database_url=database, shared=shared) as agent:
@@ -100,6 +104,17 @@ def hold(method: str, say: Any) -> None:
         await asyncio.Event().wait()
 
     setattr(Memory, method, held)
+
+
+def hold_after(node: str, say: Any) -> None:
+    """Say that a node has done its work, before anything of it is written down, and stand still."""
+
+    def held(name: str, *_: Any) -> None:
+        if name == node:
+            say("held")
+            threading.Event().wait()
+
+    turn.trace_step = held
 
 
 if __name__ == "__main__":
