@@ -21,7 +21,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, prepare_tracing
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, SharedBudget, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
@@ -186,7 +186,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -247,7 +247,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -349,7 +349,7 @@ def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
     return [kit.models.client(role, name) for role, name in names]
 
 
-def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
+def _check_models(kit: Kit, settings: Settings, around: Budget | SharedBudget | None) -> None:
     """Refuse, before anything is paid for, what no run could be made with.
 
     Raises:
@@ -366,6 +366,6 @@ def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
             )
 
 
-def _caps_usd(budget: Budget | None) -> bool:
+def _caps_usd(budget: Budget | SharedBudget | None) -> bool:
     """Whether it, or one around it, is a budget in USD."""
     return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

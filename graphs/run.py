@@ -15,7 +15,7 @@ from langgraph.types import Command, StateSnapshot
 from reflexion.graphs.result import result_of
 from reflexion.graphs.reviewing import Reviewer, ReviewPending, decide, pending_request, resume_with
 from reflexion.graphs.state import Input, Output, State
-from reflexion.models import fence
+from reflexion.models import Budget, fence
 from reflexion.nodes import ConfigurationError, ReviewRequest, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
@@ -160,6 +160,9 @@ class Run:
             await store.forget(last_run)
             return self._scope
         lines, replies = await store.lines(run_id=last_run), await store.replies(last_run)
+        around = self._scope.budget
+        if shared := around.shared if isinstance(around, Budget) else around:
+            await shared.recover(lines)
         return replace(self._scope, recovered=lines, replies=replies)
 
     async def _drive(

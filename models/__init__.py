@@ -20,6 +20,7 @@ from reflexion.models.retry import RetryPolicy
 from reflexion.models.roles import ROLES, Models, Role
 from reflexion.models.seam import Seam, circuit_listener
 from reflexion.models.settings import ConnectionSettings
+from reflexion.models.shared_budget import SharedBudget
 from reflexion.models.structured import ask_structured, object_of, strict_schema
 from reflexion.models.trace_client import TraceClient, prepare_tracing
 from reflexion.models.usage import Call, Usage
@@ -56,6 +57,7 @@ __all__ = [
     "RetryPolicy",
     "Role",
     "Seam",
+    "SharedBudget",
     "Structure",
     "TraceClient",
     "Usage",

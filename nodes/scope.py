@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from reflexion.models import Budget, LedgerLine, LedgerStore
+from reflexion.models import Budget, LedgerLine, LedgerStore, SharedBudget
 from reflexion.models.fence import Fence
 from reflexion.models.kept import KeptReply
 
@@ -17,7 +17,7 @@ class Scope:
     store: LedgerStore | None = None
     """None for a run that is not called by `Reflexion`."""
 
-    budget: Budget | None = None
+    budget: Budget | SharedBudget | None = None
     """The budget around the thread's and the run's own, such as a batch's."""
 
     recovered: Sequence[LedgerLine] = ()

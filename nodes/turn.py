@@ -32,6 +32,7 @@ from reflexion.models import (
     ModelError,
     Models,
     Role,
+    SharedBudget,
     Usage,
     as_call,
     circuit_listener,
@@ -297,7 +298,7 @@ def _left(meter: Meter) -> dict[str, str | int | float]:
     return left
 
 
-def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget | None:
+def _budget(settings: Settings, spent: Usage, around: Budget | SharedBudget | None) -> Budget | None:
     """The run's budget inside those around it; None where nothing is limited."""
     caps = (settings.budget_usd, settings.budget_tokens, settings.budget_requests)
     if around is None and all(cap is None for cap in caps):
