@@ -35,11 +35,11 @@ class PostgresCircuits(SharedCircuits):
             policy: must be the same in every process.
             prefix: of the rows; one for each endpoint and model.
             lease_s: seconds after which the place of a probe whose process died falls free.
-            patience_s: seconds for which an answer is waited for.
+            patience_s: seconds for which the answer to one statement is waited for.
             clock: replaces the server's clock, for tests.
         """
         self._policy = policy or BreakerPolicy()
-        super().__init__(self._policy, lease_s=lease_s, patience_s=patience_s)
+        super().__init__(self._policy, lease_s=lease_s, patience_s=None)
         self._states = PostgresStates(url, prefix, clock=clock, patience_s=patience_s)
 
     async def states(self) -> list[CircuitState]:

@@ -31,7 +31,7 @@ class SharedCircuits(ABC):
     unreachable: ClassVar[tuple[type[Exception], ...]]
     """What is raised where it gives no answer."""
 
-    def __init__(self, policy: BreakerPolicy, *, lease_s: float, patience_s: float) -> None:
+    def __init__(self, policy: BreakerPolicy, *, lease_s: float, patience_s: float | None) -> None:
         self._lease_s = lease_s
         self._patience_s = patience_s
         self._apart_until = -math.inf

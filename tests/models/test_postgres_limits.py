@@ -29,11 +29,11 @@ from reflexion.models.postgres_buckets import PostgresBuckets
 async def main():
     url, name = sys.argv[1:]
     buckets = PostgresBuckets(url, patience_s=60, clock=lambda: 1000.0)
-    limits = Limits(requests_per_minute=60, burst_requests=50, tokens_per_minute=60, burst_tokens=1e6)
+    limits = Limits(requests_per_minute=60, burst_requests=25, tokens_per_minute=60, burst_tokens=1e6)
     print("ready", flush=True)
     sys.stdin.readline()
     # Each lane of its own, so that no turn of another's keeps one waiting.
-    claims = [Claim(id=f"{name}-{n}", by=f"{name}-{n}", tokens=1, priority=n) for n in range(30)]
+    claims = [Claim(id=f"{name}-{n}", by=f"{name}-{n}", tokens=1, priority=n) for n in range(12)]
     answers = await asyncio.gather(*(retried(buckets, limits, claim) for claim in claims))
     print(sum(answers), flush=True)
     await buckets.aclose()
@@ -133,7 +133,7 @@ def test_processes_that_ask_at_once_together_get_what_there_is(postgres_url):
         for worker in workers:
             worker.kill()
             worker.communicate()
-    assert sum(granted) == 50
+    assert sum(granted) == 25
 
 
 async def test_slots_are_shared(made):
@@ -244,3 +244,26 @@ async def test_without_the_database_no_call_is_let_through_and_circuits_are_each
     assert "PostgreSQL gave no answer" in caplog.text
     assert "secret" not in caplog.text + str(caught.value)
     await circuits.aclose()
+
+
+async def test_many_requests_at_once_all_share_one_circuit(postgres_url, caplog):
+    circuits = PostgresCircuits(postgres_url, patience_s=60)
+    with caplog.at_level("WARNING"):
+        steps = await asyncio.gather(*(circuits.enter(MODEL) for _ in range(300)))
+        await asyncio.gather(*(circuits.leave(MODEL, step.epoch, "reply", "") for step in steps))
+    assert caplog.records == []
+    assert [seen.requests for seen in await circuits.states()] == [300]
+    await circuits.aclose()
+
+
+def test_circuits_outlive_the_event_loop_in_which_they_were_used(postgres_url):
+    circuits = PostgresCircuits(postgres_url, patience_s=60)
+
+    async def use():
+        step = await circuits.enter(MODEL)
+        await circuits.leave(MODEL, step.epoch, "reply", "")
+        states = await circuits.states()
+        await circuits.aclose()
+        return states[0].requests
+
+    assert [asyncio.run(use()), asyncio.run(use())] == [1, 2]
