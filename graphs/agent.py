@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, prepare_tracing
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, SharedBudget, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
@@ -43,6 +44,7 @@ class _Recipe:
     embeddings: Embeddings | bool
     prompts: Path | None
     degradation: Degradation
+    shared: bool
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ def open_reflexion(
     embeddings: Embeddings | bool | None = None,
     prompts: Path | None = None,
     degradation: Degradation = in_order,
+    shared: bool = False,
 ) -> "Reflexion":
     """An agent, to be opened with `async with`, or used at once with `run_sync`.
 
@@ -81,6 +84,7 @@ def open_reflexion(
             the embedded ones, False for none; None for `REFLEXION_EMBEDDINGS`.
         prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
         degradation: see `build_graph`.
+        shared: whether this is one of several workers, which take over from each other; see docs/workers.md.
 
     Raises:
         ConfigurationError: a setting in the environment cannot be used.
@@ -97,6 +101,7 @@ def open_reflexion(
             embeddings=installation.embeds if embeddings is None else embeddings,
             prompts=prompts or installation.prompts,
             degradation=degradation,
+            shared=shared,
         )
     )
 
@@ -113,7 +118,7 @@ class Reflexion:
         """Open the database and compile the graph.
 
         Raises:
-            DatabaseError: the database cannot be opened.
+            DatabaseError: the database cannot be opened, or not be shared by workers that are to share it.
             PromptError: the prompt files cannot be used.
         """
         recipe = self._recipe
@@ -126,12 +131,15 @@ class Reflexion:
             recipe.prompts,
             recipe.settings,
             recipe.degradation,
+            recipe.database_url if recipe.shared else None,
         )
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(
                 open_persistence(recipe.database_url, embeddings=recipe.embeddings)
             )
             stack.push_async_callback(kit.models.aclose)
+            if recipe.shared:
+                persistence.needed_fences()
             await persistence.ledger.prune()
             kit = replace(kit, store=persistence.store)
             graph = assemble(kit).compile(
@@ -177,6 +185,27 @@ class Reflexion:
         kit, settings = self._open.kit, self._recipe.settings
         return any(client.embedded for client in _clients(kit, settings))
 
+    def shared_budget(
+        self,
+        name: str,
+        *,
+        usd: Decimal | None = None,
+        tokens: int | None = None,
+        requests: int | None = None,
+        patient: bool = False,
+    ) -> SharedBudget:
+        """A budget for `run` that all workers share which name it so; in Redis if there is one, else in PostgreSQL.
+
+        Raises:
+            ConfigurationError: nothing is shared.
+        """
+        store = self._open.kit.models.seam.budgets
+        if store is None:
+            raise ConfigurationError(
+                "a shared budget needs REFLEXION_REDIS_URL, or PostgreSQL and open_reflexion(shared=True)"
+            )
+        return SharedBudget(name, store, usd=usd, tokens=tokens, requests=requests, patient=patient)
+
     async def run(
         self,
         task: str | None = None,
@@ -188,7 +217,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -217,6 +246,7 @@ class Reflexion:
             ModelConfigurationError: a role has no usable model.
             ThreadBusy: another run holds the thread.
             ReviewPending: a decision is needed and there is no reviewer; the run goes on when it is given.
+            Fenced: another worker has taken the thread over meanwhile.
         """
         events = self._events(
             task,
@@ -248,7 +278,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -324,8 +354,10 @@ class Reflexion:
             raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())
         prepare_tracing(opened.kit.models.connection)
-        async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
-            run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
+        persistence = opened.persistence
+        hold = persistence.fenced if self._recipe.shared else persistence.locks.hold
+        async with hold(thread_id, wait_s=wait_s) as fence:
+            run = Run(opened.graph, thread_id, settings, replace(scope, store=persistence.ledger, fence=fence))
             self._running[thread_id] = run
             try:
                 async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:
@@ -348,7 +380,7 @@ def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
     return [kit.models.client(role, name) for role, name in names]
 
 
-def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
+def _check_models(kit: Kit, settings: Settings, around: Budget | SharedBudget | None) -> None:
     """Refuse, before anything is paid for, what no run could be made with.
 
     Raises:
@@ -365,6 +397,6 @@ def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
             )
 
 
-def _caps_usd(budget: Budget | None) -> bool:
+def _caps_usd(budget: Budget | SharedBudget | None) -> bool:
     """Whether it, or one around it, is a budget in USD."""
     return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -16,7 +16,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from reflexion.memory.locks import ThreadLocks
 from reflexion.memory.threads import Thread, Threads
 from reflexion.models.embedding import chosen
+from reflexion.models.fence import Fence
 from reflexion.models.ledger import LedgerStore
+
+if TYPE_CHECKING:  # nobody needs the other database's driver
+    from reflexion.memory.fences import PostgresFences
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
 
@@ -62,6 +66,26 @@ class Persistence:
     """Whether anything is left when the process ends."""
     _size: Callable[[], Awaitable[int | None]] = field(repr=False)
     _threads: Callable[[], Awaitable[list[Thread]]] = field(repr=False)
+    fences: "PostgresFences | None" = None
+    """Keep workers on several machines apart; None where the database is on one machine."""
+
+    def fenced(self, thread_id: str, *, wait_s: float = 0.0) -> AbstractAsyncContextManager[Fence]:
+        """Take a thread over from whichever worker had it: from now on what that one writes is refused.
+
+        Raises:
+            DatabaseError: the database is none that several machines share.
+            ThreadBusy: a run without a fence holds it, after `wait_s` seconds still.
+        """
+        return self.needed_fences().hold(thread_id, wait_s=wait_s)
+
+    def needed_fences(self) -> "PostgresFences":
+        """The fences; raises `DatabaseError` where there are none."""
+        if self.fences is None:
+            raise DatabaseError(
+                f"{self.url} cannot keep workers on several machines apart: use PostgreSQL, with "
+                "REFLEXION_DATABASE_URL=postgresql://user:password@host:5432/database"
+            )
+        return self.fences
 
     async def size_bytes(self) -> int | None:
         """Bytes on disk, write-ahead log included; None where nothing is on disk."""
