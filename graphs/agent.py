@@ -7,26 +7,29 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.runnables import Runnable
 
 from reflexion.evaluators import Evaluator
 from reflexion.graphs.build import Model, assemble, make_kit
 from reflexion.graphs.installation import read_installation
-from reflexion.graphs.result import Result
+from reflexion.graphs.result import Result, result_of
 from reflexion.graphs.reviewing import GivenDecision, Reviewer
 from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, prepare_tracing
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, Seam, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
 from reflexion.nodes.scope import Scope
+
+if TYPE_CHECKING:
+    from reflexion.batch import Batch, Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +172,25 @@ class Reflexion:
         kit, settings = self._open.kit, self._recipe.settings
         return any(client.embedded for client in _clients(kit, settings))
 
+    def check(self, budget: Budget | None = None) -> None:
+        """Refuse what no run of this agent could be made with, inside of a budget if there is one.
+
+        Raises:
+            ModelConfigurationError: a role has no usable model.
+            ConfigurationError: there is a budget in USD, and a model whose price is unknown.
+        """
+        _check_models(self._open.kit, self._recipe.settings, budget)
+
+    async def result(self, thread: str) -> Result | None:
+        """The result of the thread's last run; None where there is none, or it has not ended."""
+        state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
+        return result_of(state.values, thread) if not state.next and state.values.get("stop_reason") else None  # type: ignore[arg-type]
+
+    @property
+    def seam(self) -> Seam:
+        """The guards that all its calls share: limits, breaker, cache."""
+        return self._open.kit.models.seam
+
     async def run(
         self,
         task: str | None = None,
@@ -270,6 +292,16 @@ class Reflexion:
                 return await agent.run(task, **arguments)
 
         return run_in_background(run)
+
+    def run_batch(self, tasks: "Tasks", **options: Any) -> "Batch":
+        """Many tasks; iterate over it for their records as they finish. `reflexion.batch.run_batch` has the options.
+
+        Raises:
+            BatchError: they cannot be used.
+        """
+        from reflexion.batch import run_batch  # noqa: PLC0415 - who runs one task has no need of it
+
+        return run_batch(tasks, self, **options)
 
     async def cancel(self, thread: str) -> bool:
         """End the run on a thread with its best attempt and the stop reason `cancelled`.

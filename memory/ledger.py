@@ -5,10 +5,12 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from reflexion.memory.locks import uninterrupted
 from reflexion.models.ledger import KEEP_S, LOST, PENDING, LedgerLine
+from reflexion.models.usage import NOT_SENT, Usage
 
 if TYPE_CHECKING:  # nobody needs the other database's driver
     from aiosqlite import Connection
@@ -32,6 +34,8 @@ class TableLedger(ABC):
 
     _lose: str
     """SQL that marks a run's pending lines as lost."""
+    _total: str
+    """SQL that sums a batch's lines up, apart for every cost, so that the sum of these is exact."""
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -49,6 +53,10 @@ class TableLedger(ABC):
     @abstractmethod
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
         """Lines; `?` stands for a parameter."""
+
+    @abstractmethod
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Rows as tuples; `?` stands for a parameter."""
 
     @abstractmethod
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
@@ -71,6 +79,23 @@ class TableLedger(ABC):
         where = " AND ".join(f"{name} = ?" for name in given) or "true"
         sql = f"SELECT line FROM reflexion_ledger WHERE {where} ORDER BY started_at, id"  # noqa: S608 - own names
         return await self._query(sql, list(given.values()))
+
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines, however many these are."""
+        rows = await self._rows(self._total, [batch_id])
+        costs = [(None if cost is None else Decimal(cost), number) for cost, number, *_ in rows]
+        sums = [sum(int(row[place]) for row in rows) for place in range(2, 8)]
+        requests, prompt, completion, cached, reasoning, estimated = sums
+        known = [cost * number for cost, number in costs if cost is not None]
+        return Usage(
+            requests=requests,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cached_tokens=cached,
+            reasoning_tokens=reasoning,
+            cost_usd=sum(known, Decimal(0)) if len(known) == len(costs) else None,
+            estimated=estimated > 0,
+        )
 
     async def lose(self, run_id: str) -> int:
         """Mark a dead run's pending lines as lost; returns how many."""
@@ -120,6 +145,19 @@ class TableLedger(ABC):
         return True
 
 
+_TOKENS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+_UNSENT: Final = ", ".join(f"'{outcome}'" for outcome in sorted(NOT_SENT))
+
+
+def _total(cost: str, token: str, estimated: str) -> str:
+    """The SQL of a sum; its texts say how a database reads a line's JSON."""
+    tokens = ", ".join(f"sum({token.format(name)})" for name in _TOKENS)
+    return (
+        f"SELECT {cost}, count(*), sum(CASE WHEN outcome IN ({_UNSENT}) THEN 0 ELSE 1 END), {tokens}, "  # noqa: S608
+        f"sum(CASE WHEN {estimated} THEN 1 ELSE 0 END) FROM reflexion_ledger WHERE batch_id = ? GROUP BY {cost}"
+    )
+
+
 _PRUNE: Final = """
 DELETE FROM reflexion_ledger WHERE id IN (SELECT id FROM reflexion_ledger WHERE started_at < ? LIMIT ?)
 """
@@ -141,6 +179,9 @@ class SqliteLedger(TableLedger):
         super().__init__(now=now)
         self._connection = connection
         self._lose = _LOSE_SQLITE
+        self._total = _total(
+            "json_extract(line, '$.cost_usd')", "json_extract(line, '$.{}')", "json_extract(line, '$.estimated')"
+        )
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
@@ -154,8 +195,10 @@ class SqliteLedger(TableLedger):
             await self._change(_REMOVE_SQLITE, [json.dumps(removed)])
 
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
-        rows = await self._connection.execute_fetchall(sql, parameters)
-        return [json.loads(row[0]) for row in rows]
+        return [json.loads(row[0]) for row in await self._rows(sql, parameters)]
+
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
 
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
         cursor = await self._connection.execute(sql, parameters)
@@ -196,6 +239,7 @@ class PostgresLedger(TableLedger):
         super().__init__(now=now)
         self._pool = pool
         self._lose = _LOSE_POSTGRES
+        self._total = _total("line->>'cost_usd'", "(line->>'{}')::bigint", "(line->>'estimated')::boolean")
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
@@ -209,9 +253,14 @@ class PostgresLedger(TableLedger):
             await self._change("DELETE FROM reflexion_ledger WHERE id = ANY(?)", [list(removed)])
 
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(_postgres(sql), parameters)
-            return [row["line"] for row in await cursor.fetchall()]
+        return [row[0] for row in await self._rows(sql, parameters)]
+
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        async with self._pool.connection() as connection, connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(_postgres(sql), parameters)
+            return await cursor.fetchall()
 
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
         async with self._pool.connection() as connection:

@@ -53,6 +53,10 @@ class LedgerStore(Protocol):
         """The lines that match everything given, oldest first."""
         ...
 
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines, however many these are."""
+        ...
+
     async def lose(self, run_id: str) -> int:
         """Mark a dead run's pending lines as lost; returns how many. Only for a run that is known to have ended."""
         ...
@@ -89,6 +93,10 @@ class MemoryLedger:
             and batch_id in (None, line["batch_id"])
         ]
         return sorted(found, key=lambda line: (line["started_at"], line["id"]))
+
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines."""
+        return Usage.of(line for line in self._lines.values() if line["batch_id"] == batch_id)
 
     async def lose(self, run_id: str) -> int:
         """Mark a dead run's pending lines as lost; returns how many."""
