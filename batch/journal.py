@@ -7,23 +7,21 @@ tasks are finished is looked up in the journal and never held in memory.
 
 import contextlib
 import json
-import os
-import re
 import sqlite3
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError
+from reflexion.batch.record_file import JOURNAL_SUFFIX, RecordFile
 from reflexion.batch.records import FAILED, Record, Status
 from reflexion.batch.tasks import BadLine, Numbered
 from reflexion.nodes import Settings
 
-JOURNAL_SUFFIX: Final = ".journal"
 _SETTLED_AT_ONCE: Final = 1000
 _SHOWN = 60
 """Characters of a setting that a message shows."""
@@ -58,7 +56,8 @@ class Journal:
         self._retry = retry
         self._accept = accept_changes
         self._guard = threading.Lock()
-        self._records: _File | None = None
+        self._records: RecordFile | None = None
+        self._begun = False
         self._stack = contextlib.ExitStack()
         # The empty name is a database that SQLite keeps in memory as long as it is small, and then in a nameless file.
         self.path = None if out is None else _place(out)
@@ -70,9 +69,10 @@ class Journal:
                 for statement in _SETUP:
                     self._db.execute(statement)
                 if self.path is not None:
-                    self._records = _File(self.path)
+                    self._records = RecordFile(self.path)
                     opening.callback(self._records.close)
-                    self._records.cut(self._recovered(), begun=bool(self._kept("begun", 0)))
+                    self._begun = bool(self._kept("begun", 0))
+                    self._records.cut(self._recovered(), begun=self._begun)
                     self._keep("begun", 1)
             except (OSError, sqlite3.Error) as error:
                 raise _explained(self.path, error) from error
@@ -83,8 +83,8 @@ class Journal:
 
     @property
     def begun_before(self) -> bool:
-        """Whether it holds records."""
-        return bool(self.counts)
+        """Whether a process has worked on it before."""
+        return self._begun
 
     def check(self, settings: Settings) -> None:
         """Compare the settings with those that the batch was begun with, and keep them.
@@ -210,7 +210,7 @@ class Journal:
     def _counted(self) -> Counter[Status]:
         return Counter(dict(self._db.execute("SELECT status, count(*) FROM tasks GROUP BY status")))
 
-    def _settle(self, records: "_File") -> None:
+    def _settle(self, records: RecordFile) -> None:
         rows = self._db.execute("SELECT line, offset, length, id, bad FROM tasks ORDER BY line, bad, id")
         with self._transaction(), records.aside() as aside:
             while some := rows.fetchmany(_SETTLED_AT_ONCE):
@@ -227,12 +227,10 @@ class Journal:
         """The last committed byte, after a crash while the records were put in order too."""
         assert self.path is not None
         end = int(self._kept("settling", -1))
-        aside = _aside(self.path)
-        if end >= 0 and not aside.exists():
-            self._adopt(end)
-        elif end >= 0:
+        if RecordFile.is_aside(self.path):
             self._keep("settling", -1)
-        aside.unlink(missing_ok=True)
+        elif end >= 0:
+            self._adopt(end)
         return int(self._kept("end", 0))
 
     def _adopt(self, end: int) -> None:
@@ -289,91 +287,6 @@ def _bad(item: Numbered | BadLine) -> int:
     return item.line if isinstance(item, BadLine) else 0
 
 
-class _File:
-    """The file of records."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        self.end = 0
-        """The last byte that counts."""
-
-    def cut(self, end: int, *, begun: bool) -> None:
-        """Cut off what was not committed."""
-        size = os.fstat(self._descriptor).st_size
-        if size and not begun:
-            raise BatchError(
-                f"{self._path}: exists, and is not of a batch that could be gone on with (its journal "
-                f"{self._path.name}{JOURNAL_SUFFIX} is missing): write to another file, or move this one away"
-            )
-        if size < end:
-            raise BatchError(
-                f"{self._path}: has lost records that its journal {self._path.name}{JOURNAL_SUFFIX} knows of ({size} "
-                f"of {end} bytes are left): put it back, or move the journal away to begin anew"
-            )
-        os.truncate(self._descriptor, end)
-        self.end = end
-
-    def append(self, lines: Iterable[bytes]) -> list[tuple[int, int]]:
-        """Write lines at the end, and return their offsets and lengths when they are on the disk."""
-        places, data, offset = [], bytearray(), self.end
-        for line in lines:
-            places.append((offset, len(line)))
-            data += line
-            offset += len(line)
-        self._write(self._descriptor, data, self.end)
-        os.fsync(self._descriptor)
-        self.end = offset
-        return places
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator["_Aside"]:
-        """A file that is on the disk afterwards, and is then to take this one's place."""
-        with _aside(self._path).open("wb") as file:
-            yield _Aside(self._descriptor, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def replace(self) -> None:
-        """Put what was written aside in the file's place."""
-        _aside(self._path).replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-        self.close()
-        self._descriptor = os.open(self._path, os.O_RDWR)
-        self.end = os.fstat(self._descriptor).st_size
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    @staticmethod
-    def _write(descriptor: int, data: bytes | bytearray, offset: int) -> None:
-        rest = memoryview(data)
-        while rest:
-            written = os.pwrite(descriptor, rest, offset)
-            rest, offset = rest[written:], offset + written
-
-
-class _Aside:
-    """Takes records over, one after the other."""
-
-    def __init__(self, source: int, file: BinaryIO) -> None:
-        self._source = source
-        self._file = file
-        self.end = 0
-
-    def copy(self, line: int, offset: int, length: int) -> tuple[int, int]:
-        """Take one over, with the line at which its task stands now; returns its new offset and length."""
-        record = _AT_LINE.sub(b'{"line":%d' % line, os.pread(self._source, length, offset), count=1)
-        self._file.write(record)
-        self.end += len(record)
-        return self.end - len(record), len(record)
-
-
-_AT_LINE: Final = re.compile(rb'^\{"line":\d+')
-
-
 def _place(out: Path) -> Path:
     path = out.expanduser().resolve()
     if path.is_dir():
@@ -381,10 +294,6 @@ def _place(out: Path) -> Path:
     if not path.parent.is_dir():
         raise BatchError(f"{path}: there is no folder {path.parent}: create it first")
     return path
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sorting")
 
 
 def _explained(path: Path | None, error: Exception) -> BatchError:

@@ -3,32 +3,30 @@
 import asyncio
 import logging
 import time
-import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from reflexion.batch.economy import Economy, Savings, in_order, saving
+from reflexion.batch.economy import Economy, Savings, in_order
 from reflexion.batch.engine import Engine, Job
 from reflexion.batch.errors import NothingPossible
+from reflexion.batch.jobs import Jobs, task_of
 from reflexion.batch.journal import Due, Journal
-from reflexion.batch.outage import Suspects, blame
+from reflexion.batch.outage import Outage, blame
 from reflexion.batch.progress import Listener
 from reflexion.batch.queueing import Queue
 from reflexion.batch.reading import TaskReader
 from reflexion.batch.records import Record, ends_with_the_batch, status_of
-from reflexion.batch.tasks import BadLine, Numbered, Task
+from reflexion.batch.tasks import BadLine
 from reflexion.batch.writing import Writer
 from reflexion.models import ROLES, scrub
-from reflexion.nodes import ConfigurationError, make_settings
+from reflexion.nodes import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_THREADS = uuid.UUID("7c9e6679-7425-40de-944b-e07fc1f90ae7")
-"""Namespace of the names of threads."""
 _UNFUNDED = 5
 """So many tasks in a row for which the batch's money was not enough end it; a single one may only be too large."""
 _UNREAD = 100
@@ -36,6 +34,7 @@ _UNREAD = 100
 _RATED = 200
 """Tasks by which the rate is told."""
 _MODELS = frozenset({"model", *(f"{role}_model" for role in ROLES)})
+_TOLD = ("line", "id", "status", "error", "attempts_made", "requests", "tokens", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,31 +62,23 @@ class Work:
         self._journal = journal
         self._reader = reader
         self._options = options
-        self._settings = engine.settings
-        self._writer = Writer(journal, engine.forget if not options.keep_threads else _keep)
+        self._writer = Writer(journal, _keep if options.keep_threads else engine.forget)
         self._queue: Queue[Due] = Queue()
-        self._suspects: Suspects[tuple[Record, Due]] = Suspects()
-        self._running: dict[asyncio.Task[None], Due] = {}
-        self._left: list[Due] = []
         self._wake, self._room = asyncio.Event(), asyncio.Event()
+        self._outage = Outage(self._wake.set, self.tell)
+        self._jobs = Jobs(journal.batch_id, engine.settings, options.economy, self.tell)
+        self._running: dict[asyncio.Task[None], Due] = {}
+        self._at_model: set[asyncio.Task[None]] = set()
+        """Those of them that may be broken off; what is paid for in full is recorded first."""
         self._all_read = False
-        self._probes = 0
-        self._probe: Due | None = None
-        self._pause: asyncio.TimerHandle | None = None
         self._unfunded = 0
         self._unread = asyncio.Semaphore(_UNREAD)
         self._finished_at: deque[float] = deque(maxlen=_RATED)
-        self._started = time.monotonic()
+        self._started, self._ended = time.monotonic(), 0.0
         self.records: asyncio.Queue[Record | None] = asyncio.Queue()
         """As they finish; None at the end. Who takes one out calls `taken`."""
-        self.savings = Savings()
         self.ran = 0
-        self.paused = ""
         self.stopped = ""
-
-    def taken(self) -> None:
-        """A record was taken out."""
-        self._unread.release()
 
     async def run(self) -> None:
         """Work through the input, to its end or until something stops it.
@@ -95,21 +86,24 @@ class Work:
         Raises:
             BatchError: records cannot be written, or a finished task has changed.
         """
-        loop = asyncio.get_running_loop()
-        limit = self._options.deadline_s
-        over = f"the time of {limit:g} s is over" if limit else ""
-        deadline = loop.call_later(limit, lambda: self.stop(over, break_off=True)) if limit else None
+        seconds = self._options.deadline_s
+        deadline = None
+        if seconds is not None:
+            over = f"the time of {seconds:g} s is over"
+            deadline = asyncio.get_running_loop().call_later(seconds, lambda: self.stop(over, break_off=True))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._read())
-                group.create_task(self._hand_out(group))
+                reading = group.create_task(self._read())
+                await self._hand_out(group)
+                reading.cancel()
             await self._end()
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
-            for timer in (deadline, self._pause):
-                if timer:
-                    timer.cancel()
+            self._ended = time.monotonic()
+            if deadline:
+                deadline.cancel()
+            self._outage.close()
             await self._writer.aclose()
             self.records.put_nowait(None)
 
@@ -119,10 +113,14 @@ class Work:
             self.stopped = reason
             self.tell("stopped", reason=reason)
         if break_off:
-            for task in self._running:
+            for task in self._at_model:
                 task.cancel()
         self._room.set()
         self._wake.set()
+
+    def taken(self) -> None:
+        """A record was taken out."""
+        self._unread.release()
 
     @property
     def running(self) -> int:
@@ -135,9 +133,19 @@ class Work:
         return len(self._queue)
 
     @property
+    def paused(self) -> str:
+        """Why no task is handed out for now; empty where they are."""
+        return self._outage.reason
+
+    @property
+    def savings(self) -> Savings:
+        """What tasks have to do without that are handed out now."""
+        return self._jobs.savings
+
+    @property
     def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._started
+        """Seconds that it has worked."""
+        return (self._ended or time.monotonic()) - self._started
 
     @property
     def rate(self) -> float | None:
@@ -145,7 +153,7 @@ class Work:
         if not self._finished_at:
             return None
         since = self._started if self.ran <= _RATED else self._finished_at[0]
-        return len(self._finished_at) / max(1e-9, time.monotonic() - since)
+        return len(self._finished_at) / max(1e-9, (self._ended or time.monotonic()) - since)
 
     @property
     def left(self) -> float:
@@ -171,35 +179,36 @@ class Work:
                     await self._finish(record, due)
                 else:
                     self._enqueue(due)
-            if self._reader.live or self._queue.full:
+            if self.stopped:
+                await self._list()
+            elif self._reader.live or self._queue.full:
                 self._wake.set()
             while self._queue.full and not self.stopped:
                 self._room.clear()
                 await self._room.wait()
-            if self.stopped:
-                if self._reader.live:
-                    break
-                await self._list()
         self._all_read = True
         self._wake.set()
 
     def _enqueue(self, due: Due) -> None:
-        item = due.item
-        assert isinstance(item, Numbered)
-        self._queue.put(due, place=item.line, priority=item.task.priority, size=item.size)
+        task = task_of(due)
+        self._queue.put(due, place=due.item.line, priority=task.priority, size=len(task.task) + len(task.tests))
 
     async def _hand_out(self, group: asyncio.TaskGroup) -> None:
+        """Keep as many tasks at work as may be; returns when none is left, or nobody waits for the rest."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._may_hand_out():
                 due = self._queue.take()
-                if self.paused:
-                    self._probes, self._probe = self._probes - 1, due
-                self._running[group.create_task(self._handle(due, self._job(due)))] = due
-                if not self._queue.full:
-                    self._room.set()
-            if not self._running and self._all_read and (self.stopped or not len(self._queue)):
+                self._outage.handed_out(due)
+                task = group.create_task(self._handle(due, self._jobs.make(due, self.left)))
+                self._running[task] = due
+                self._at_model.add(task)
+                task.add_done_callback(self._end_of)
+            if not self._queue.full:
+                self._room.set()
+            nothing_to_come = self._all_read or (self.stopped and self._reader.live)
+            if not self._running and nothing_to_come and (self.stopped or not len(self._queue)):
                 return
 
     def _may_hand_out(self) -> bool:
@@ -208,129 +217,66 @@ class Work:
         if self._engine.left() <= 0:
             self.stop("the budget is spent")
             return False
-        return not self.paused or self._probes > 0
+        return self._outage.lets_through
 
-    def _job(self, due: Due) -> Job:
-        task = _task(due)
-        settings: Mapping[str, Any] = task.context
-        savings = self._options.economy(self.left)
-        if savings != self.savings:
-            self.savings = savings
-            self.tell("saving", left=self.left, **asdict(savings))
-        if savings != Savings():
-            settings = {**settings, **saving(make_settings(self._settings, **settings), savings)}
-        name = f"{self._journal.batch_id}/{task.id}/{due.item.fingerprint}/{due.tries}"
-        self.tell("task_started", line=due.item.line, id=task.id)
-        return Job(
-            batch_id=self._journal.batch_id,
-            task_id=task.id,
-            thread_id=str(uuid.uuid5(_THREADS, name)),
-            task=task.task,
-            tests=task.tests,
-            expect=task.expect,
-            criteria=task.criteria,
-            settings=settings,
-            priority=task.priority,
-        )
+    def _end_of(self, task: asyncio.Task[None]) -> None:
+        due = self._running.pop(task)
+        if task.cancelled() and task in self._at_model:
+            self._enqueue(due)
+        self._at_model.discard(task)
+        self._wake.set()
 
     async def _handle(self, due: Due, job: Job) -> None:
-        this = asyncio.current_task()
-        assert this is not None
+        self.tell("task_started", line=due.item.line, id=job.task_id)
         try:
             record = await self._record_of(due, job)
-        finally:
-            # From here on nothing breaks it off any more: it is paid for, and is to be written.
-            held = self._running.pop(this)
-        try:
-            if record is not None:
-                await self._settle(record, held)
-        finally:
-            self._wake.set()
+        except NothingPossible as end:
+            self._enqueue(due)
+            self.stop(str(end))
+            return
+        self._at_model.discard(asyncio.current_task())
+        result = record.result
+        blamed = blame(result) if result and not _MODELS & task_of(due).context.keys() else "task"
+        if blamed != "task" and not self._options.fail_fast:
+            for waiting in self._outage.silent(record, due, lasting=blamed == "lasting"):
+                self._enqueue(waiting)
+            if self._outage.final:
+                self.stop(self._outage.final)
+            return
+        if result and result["usage"]["requests"]:
+            for suspect in self._outage.answered():
+                await self._finish(*suspect)
+        else:
+            self._outage.untold(due)
+        self._count_unfunded(record)
+        if record.ended or due.before is None:  # a result of an earlier time is worth more than none
+            await self._finish(record, due)
 
-    async def _record_of(self, due: Due, job: Job) -> Record | None:
-        """What came of the task; None where it is to be run again."""
+    async def _record_of(self, due: Due, job: Job) -> Record:
         line, name = due.item.line, job.task_id
         try:
             result = await self._engine.run(job)
-        except asyncio.CancelledError:
-            self._left.append(due)
-            self._wake.set()
+        except NothingPossible:
             raise
-        except NothingPossible as end:
-            self._left.append(due)
-            self.stop(str(end))
-            return None
+        except ConfigurationError as error:
+            return Record(line=line, id=name, status="error", error=str(error))
         except Exception as error:
-            if not isinstance(error, ConfigurationError):
-                logger.warning("task %r failed", name, exc_info=True)
-            text = (
-                str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {scrub(str(error))}"
-            )
+            logger.warning("task %r failed", name, exc_info=True)
+            text = f"{type(error).__name__}: {scrub(str(error))}"
             return Record(line=line, id=name, status="error", error=text)
         status, text = status_of(result)
         return Record(line=line, id=name, status=status, error=text, result=result)
 
-    async def _settle(self, record: Record, due: Due) -> None:
-        """Record what came of a task, unless its endpoint is down."""
-        result = record.result
-        blamed = blame(result) if result and not _MODELS & _task(due).context.keys() else "nobody"
-        if blamed != "nobody" and not self._options.fail_fast:
-            self._suspect(record, due, lasting=blamed == "lasting")
-            return
-        if result and result["usage"]["requests"]:
-            await self._answered()
-        elif due is self._probe:
-            self._probes += 1
-        if result and ends_with_the_batch(result) and not result["attempts"]:
-            self._unfunded += 1
-            if self._unfunded >= _UNFUNDED:
-                self.stop(f"the budget is spent: {record.error}")
-        else:
-            self._unfunded = 0
-        await self._finish(record, due)
-
-    def _suspect(self, record: Record, due: Due, *, lasting: bool) -> None:
-        if self.paused:
-            self._enqueue(due)
-            if due is self._probe:
-                self._wait_for_endpoint(record.error)
-        elif self._suspects.add((record, due)):
-            for _, held in self._suspects.release():
-                self._enqueue(held)
-            if lasting:
-                self.stop(record.error)
-            else:
-                self._wait_for_endpoint(record.error)
-
-    def _wait_for_endpoint(self, reason: str) -> None:
-        seconds = self._suspects.next_pause_s()
-        if seconds is None:
-            self.stop(f"the endpoint stays down: {reason}")
-            return
-        self.paused, self._probe = reason, None
-        self.tell("paused", reason=reason, seconds=seconds)
-
-        def probe() -> None:
-            self._probes = 1
-            self._wake.set()
-
-        self._pause = asyncio.get_running_loop().call_later(seconds, probe)
-
-    async def _answered(self) -> None:
-        """The endpoint answers: what it did not answer before was not its fault."""
-        if self.paused:
-            self.paused, self._probes, self._probe = "", 0, None
-            if self._pause:
-                self._pause.cancel()
-            self.tell("resumed")
-        self._suspects.over()
-        for record, due in self._suspects.release():
-            await self._finish(record, due)
+    def _count_unfunded(self, record: Record) -> None:
+        unfunded = record.status == "not_run" and ends_with_the_batch(record.result)
+        self._unfunded = self._unfunded + 1 if unfunded else 0
+        if self._unfunded >= _UNFUNDED:
+            self.stop(f"the budget is spent: {record.error}")
 
     async def _finish(self, record: Record, due: Due) -> None:
         await self._writer.add([(record, due)])
-        self.ran += record.ended
         if record.ended:
+            self.ran += 1
             self._finished_at.append(time.monotonic())
         await self._deliver(record)
         if self._options.fail_fast and record.status == "error":
@@ -338,26 +284,23 @@ class Work:
 
     async def _deliver(self, record: Record) -> None:
         whole = record.as_json()
-        told = ("line", "id", "status", "error", "attempts_made", "requests", "tokens", "cost_usd")
-        self.tell("task_finished", **{name: whole[name] for name in told})
+        self.tell("task_finished", **{name: whole[name] for name in _TOLD})
         await self._unread.acquire()
         self.records.put_nowait(record)
 
     async def _end(self) -> None:
-        for record, due in self._suspects.release():
-            await self._finish(record, due)
+        for suspect in self._outage.suspects():
+            await self._finish(*suspect)
         if self.stopped:
-            for due in self._left:
-                self._enqueue(due)
             await self._list()
         else:
             await asyncio.to_thread(self._journal.complete)
         await asyncio.to_thread(self._journal.settle)
 
     async def _list(self) -> None:
-        """List what was read and is not run."""
+        """List what was read and is not run, unless it has a record of an earlier time."""
         listed = [
-            (Record(line=due.item.line, id=_task(due).id, status="not_run", error=self.stopped), due)
+            (Record(line=due.item.line, id=task_of(due).id, status="not_run", error=self.stopped), due)
             for due in self._queue.drain()
             if due.before is None
         ]
@@ -365,11 +308,6 @@ class Work:
             await self._writer.add(listed)
         for record, _ in listed:
             await self._deliver(record)
-
-
-def _task(due: Due) -> Task:
-    assert isinstance(due.item, Numbered)
-    return due.item.task
 
 
 async def _keep(threads: Sequence[str]) -> None:
