@@ -144,7 +144,8 @@ async def main() -> None:
                 keep=given.keep_threads,
             )
             if given.profile:
-                import cProfile, pstats
+                import cProfile
+                import pstats
 
                 profile = cProfile.Profile()
                 profile.enable()

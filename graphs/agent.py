@@ -21,7 +21,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, Seam, prepare_tracing
+from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, Seam, SharedBudget, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
@@ -44,6 +44,7 @@ class _Recipe:
     database_url: str | None
     prompts: Path | None
     degradation: Degradation
+    shared: bool
 
 
 @dataclass(slots=True)
@@ -66,6 +67,7 @@ def open_reflexion(
     database_url: str | None = None,
     prompts: Path | None = None,
     degradation: Degradation = in_order,
+    shared: bool = False,
 ) -> "Reflexion":
     """An agent, to be opened with `async with`, or used at once with `run_sync`.
 
@@ -79,6 +81,7 @@ def open_reflexion(
             a SQLite file in the user's data folder.
         prompts: a folder with prompt files of your own; None for `REFLEXION_PROMPTS`, else ours.
         degradation: see `build_graph`.
+        shared: whether this is one of several workers, which take over from each other; see docs/workers.md.
 
     Raises:
         ConfigurationError: a setting in the environment cannot be used.
@@ -94,6 +97,7 @@ def open_reflexion(
             database_url=database_url or installation.database_url,
             prompts=prompts or installation.prompts,
             degradation=degradation,
+            shared=shared,
         )
     )
 
@@ -110,7 +114,7 @@ class Reflexion:
         """Open the database and compile the graph.
 
         Raises:
-            DatabaseError: the database cannot be opened.
+            DatabaseError: the database cannot be opened, or not be shared by workers that are to share it.
             PromptError: the prompt files cannot be used.
         """
         recipe = self._recipe
@@ -127,6 +131,8 @@ class Reflexion:
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
             stack.push_async_callback(kit.models.aclose)
+            if recipe.shared:
+                persistence.needed_fences()
             await persistence.ledger.prune()
             kit = replace(kit, store=persistence.store)
             graph = assemble(kit).compile(
@@ -202,7 +208,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -231,6 +237,7 @@ class Reflexion:
             ModelConfigurationError: a role has no usable model.
             ThreadBusy: another run holds the thread.
             ReviewPending: a decision is needed and there is no reviewer; the run goes on when it is given.
+            Fenced: another worker has taken the thread over meanwhile.
         """
         events = self._events(
             task,
@@ -262,7 +269,7 @@ class Reflexion:
         wait_s: float = 0.0,
         decision: GivenDecision | None = None,
         reviewer: Reviewer | None = None,
-        budget: Budget | None = None,
+        budget: Budget | SharedBudget | None = None,
         batch: str = "",
         priority: int = 0,
         **settings: Any,
@@ -348,8 +355,10 @@ class Reflexion:
             raise ConfigurationError(f"wait {wait_s!r} is no time: give seconds, 0 or more")
         thread_id = thread or str(uuid.uuid4())
         prepare_tracing(opened.kit.models.connection)
-        async with opened.persistence.locks.hold(thread_id, wait_s=wait_s):
-            run = Run(opened.graph, thread_id, settings, replace(scope, store=opened.persistence.ledger))
+        persistence = opened.persistence
+        hold = persistence.fenced if self._recipe.shared else persistence.locks.hold
+        async with hold(thread_id, wait_s=wait_s) as fence:
+            run = Run(opened.graph, thread_id, settings, replace(scope, store=persistence.ledger, fence=fence))
             self._running[thread_id] = run
             try:
                 async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:
@@ -372,7 +381,7 @@ def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
     return [kit.models.client(role, name) for role, name in names]
 
 
-def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
+def _check_models(kit: Kit, settings: Settings, around: Budget | SharedBudget | None) -> None:
     """Refuse, before anything is paid for, what no run could be made with.
 
     Raises:
@@ -389,6 +398,6 @@ def _check_models(kit: Kit, settings: Settings, around: Budget | None) -> None:
             )
 
 
-def _caps_usd(budget: Budget | None) -> bool:
+def _caps_usd(budget: Budget | SharedBudget | None) -> bool:
     """Whether it, or one around it, is a budget in USD."""
     return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

@@ -15,6 +15,7 @@ from langgraph.types import Command, StateSnapshot
 from reflexion.graphs.result import result_of
 from reflexion.graphs.reviewing import Reviewer, ReviewPending, decide, pending_request, resume_with
 from reflexion.graphs.state import Input, Output, State
+from reflexion.models import Budget, fence
 from reflexion.nodes import ConfigurationError, ReviewRequest, Settings, cancellation
 from reflexion.nodes.cancellation import Cancellation
 from reflexion.nodes.recall import TaskSpec, read_task
@@ -80,6 +81,7 @@ class Run:
             ConfigurationError: there is no task, neither given nor unfinished; or a decision cannot be used, or is
                 given with another task than the one that waits for it.
             ReviewPending: a decision is needed, and there is nobody to ask.
+            Fenced: another worker has taken the thread over.
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
@@ -102,6 +104,10 @@ class Run:
             if reviewer is None:
                 raise ReviewPending(request, self._thread_id)
             start = resume_with(await self._asked(reviewer, request), after, self._thread_id)
+        if self._scope.fence:
+            await self._scope.fence.check()
+        if self._scope.store:
+            await self._scope.store.forget(after.values["run_id"])
         yield {"event": "result", "result": result_of(after.values, self._thread_id)}  # type: ignore[arg-type]
 
     async def _until_it_stops(self, start: Input | Command[Any] | None, scope: Scope) -> AsyncGenerator[Event, None]:
@@ -152,13 +158,21 @@ class Run:
             return self._scope
         # Nobody else can be at work on it: its thread is held.
         await store.lose(last_run)
-        return replace(self._scope, recovered=await store.lines(run_id=last_run)) if resumed else self._scope
+        if not resumed:
+            await store.forget(last_run)
+            return self._scope
+        lines, replies = await store.lines(run_id=last_run), await store.replies(last_run)
+        around = self._scope.budget
+        if shared := around.shared if isinstance(around, Budget) else around:
+            await shared.recover(lines)
+        return replace(self._scope, recovered=lines, replies=replies)
 
     async def _drive(
         self, given: Input | Command[Any] | None, queue: asyncio.Queue[Event | None], scope: Scope
     ) -> None:
         cancellation.current.set(self._cancellation)
         current_scope.set(scope)
+        fence.current.set(scope.fence)
         async for event in self._graph.astream(
             given, self._config, context=self._settings, stream_mode="custom", durability="sync"
         ):

@@ -4,12 +4,18 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import TypedDict
+
 from reflexion.memory.locks import uninterrupted
-from reflexion.models.ledger import KEEP_S, LOST, PENDING, LedgerLine
+from reflexion.models import fence
+from reflexion.models.fence import Fence
+from reflexion.models.kept import KeptReply
+from reflexion.models.ledger import KEEP_REPLIES_S, KEEP_S, LOST, PENDING, LedgerLine
 from reflexion.models.usage import NOT_SENT, Usage
 
 if TYPE_CHECKING:  # nobody needs the other database's driver
@@ -23,6 +29,27 @@ PRUNED_AT_ONCE: Final = 5_000
 
 _COLUMNS: Final = ("run_id", "thread_id", "batch_id", "started_at", "outcome")
 """What is asked for by; everything else is in the JSON of `line`."""
+
+
+class Written(TypedDict):
+    """A line as it is stored."""
+
+    line: LedgerLine
+    reply: str | None
+    """JSON of the reply that is kept with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What was asked for one line."""
+
+    line: LedgerLine | None
+    """None to delete it."""
+    reply: KeptReply | None
+    """What is kept with it."""
+    fence: Fence | None
+    """Of the run that asks."""
+    done: asyncio.Future[None]
 
 
 class TableLedger(ABC):
@@ -39,7 +66,7 @@ class TableLedger(ABC):
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]] = {}
+        self._changes: dict[str, _Change] = {}
         self._committing: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -47,12 +74,16 @@ class TableLedger(ABC):
         """Create the table where it is missing."""
 
     @abstractmethod
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
-        """Write and remove lines in one transaction each at most."""
+    async def _commit(self, written: Sequence[Written], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        """Write and remove lines in one transaction each at most, for runs whose fences all hold."""
+
+    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        """The first column's values; `?` stands for a parameter."""
+        return [row[0] for row in await self._rows(sql, parameters)]
 
     @abstractmethod
-    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
-        """Lines; `?` stands for a parameter."""
+    def _line(self, stored: Any) -> LedgerLine:
+        """A line from its column."""
 
     @abstractmethod
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -62,9 +93,9 @@ class TableLedger(ABC):
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
         """Change rows, commit, and return how many; `?` stands for a parameter."""
 
-    async def write(self, line: LedgerLine) -> None:
+    async def write(self, line: LedgerLine, reply: KeptReply | None = None) -> None:
         """Add a line, or replace the one with the same id; committed when it returns."""
-        await self._ask(line["id"], line)
+        await self._ask(line["id"], line, reply)
 
     async def remove(self, line_id: str) -> None:
         """Delete a line, if it is there."""
@@ -78,7 +109,15 @@ class TableLedger(ABC):
         given = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = ?" for name in given) or "true"
         sql = f"SELECT line FROM reflexion_ledger WHERE {where} ORDER BY started_at, id"  # noqa: S608 - own names
-        return await self._query(sql, list(given.values()))
+        return [self._line(line) for line in await self._query(sql, list(given.values()))]
+
+    async def replies(self, run_id: str) -> list[KeptReply]:
+        """The replies that are kept of a run, oldest first."""
+        return [json.loads(reply) for reply in await self._query(_REPLIES, [run_id])]
+
+    async def forget(self, run_id: str) -> None:
+        """Delete a run's replies."""
+        await self._change(_FORGET, [run_id])
 
     async def total(self, *, batch_id: str) -> Usage:
         """The sum of a batch's lines, however many these are."""
@@ -103,6 +142,7 @@ class TableLedger(ABC):
 
     async def prune(self, *, older_than_s: float = KEEP_S) -> int:
         """Delete the lines of requests that started longer ago than so many seconds; returns how many."""
+        await self._change(_FORGET_OLD, [self._now() - KEEP_REPLIES_S])
         oldest = self._now() - older_than_s
         total = 0
         while pruned := await self._change(_PRUNE, [oldest, PRUNED_AT_ONCE]):
@@ -114,10 +154,10 @@ class TableLedger(ABC):
         if self._committing is not None:
             await uninterrupted(asyncio.wait([self._committing]))
 
-    async def _ask(self, key: str, line: LedgerLine | None) -> None:
-        _, earlier = self._changes.get(key, (None, None))
-        done = earlier or asyncio.get_running_loop().create_future()
-        self._changes[key] = line, done
+    async def _ask(self, key: str, line: LedgerLine | None, reply: KeptReply | None = None) -> None:
+        earlier = self._changes.get(key)
+        done = earlier.done if earlier else asyncio.get_running_loop().create_future()
+        self._changes[key] = _Change(line, reply, fence.current.get(), done)
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_all())
         await asyncio.shield(done)
@@ -130,18 +170,22 @@ class TableLedger(ABC):
                 for key, change in changes.items():
                     await self._tried({key: change})
 
-    async def _tried(self, changes: dict[str, tuple[LedgerLine | None, asyncio.Future[None]]]) -> bool:
-        written = [line for line, _ in changes.values() if line is not None]
-        removed = [key for key, (line, _) in changes.items() if line is None]
+    async def _tried(self, changes: dict[str, _Change]) -> bool:
+        written = [
+            Written(line=change.line, reply=None if change.reply is None else json.dumps(change.reply))
+            for change in changes.values()
+            if change.line is not None
+        ]
+        removed = [key for key, change in changes.items() if change.line is None]
         try:
-            await self._commit(written, removed)
+            await self._commit(written, removed, {change.fence for change in changes.values() if change.fence})
         except Exception as error:  # noqa: BLE001 - handed to whoever asked
             if len(changes) == 1:
-                for _, done in changes.values():
-                    done.set_exception(error)
+                for change in changes.values():
+                    change.done.set_exception(error)
             return False
-        for _, done in changes.values():
-            done.set_result(None)
+        for change in changes.values():
+            change.done.set_result(None)
         return True
 
 
@@ -163,12 +207,19 @@ DELETE FROM reflexion_ledger WHERE id IN (SELECT id FROM reflexion_ledger WHERE 
 """
 
 
-_INDEXES: Final = tuple(
-    f"CREATE INDEX IF NOT EXISTS reflexion_ledger_{name} ON reflexion_ledger ({name})"
-    for name in ("run_id", "thread_id", "batch_id", "started_at")
+_REPLIES: Final = "SELECT reply FROM reflexion_ledger WHERE run_id = ? AND reply IS NOT NULL ORDER BY started_at, id"
+_FORGET: Final = "UPDATE reflexion_ledger SET reply = NULL WHERE run_id = ? AND reply IS NOT NULL"
+_FORGET_OLD: Final = "UPDATE reflexion_ledger SET reply = NULL WHERE started_at < ? AND reply IS NOT NULL"
+
+_INDEXES: Final = (
+    *(
+        f"CREATE INDEX IF NOT EXISTS reflexion_ledger_{name} ON reflexion_ledger ({name})"
+        for name in ("run_id", "thread_id", "batch_id", "started_at")
+    ),
+    "CREATE INDEX IF NOT EXISTS reflexion_ledger_reply ON reflexion_ledger (run_id) WHERE reply IS NOT NULL",
 )
 _REPLACE: Final = f"""
-ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "line"))}
+ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "line", "reply"))}
 """
 
 
@@ -185,20 +236,25 @@ class SqliteLedger(TableLedger):
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
-        for sql in _CREATE_SQLITE:
+        await self._connection.execute(_CREATE_SQLITE)
+        if "reply" not in await self._query("SELECT name FROM pragma_table_info('reflexion_ledger')", []):
+            await self._connection.execute("ALTER TABLE reflexion_ledger ADD COLUMN reply TEXT")
+        for sql in _INDEXES:
             await self._connection.execute(sql)
 
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
+    async def _commit(self, written: Sequence[Written], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        assert not fences, "there are none in a file on one machine"
         if written:
             await self._change(_WRITE_SQLITE, [json.dumps(written)])
         if removed:
             await self._change(_REMOVE_SQLITE, [json.dumps(removed)])
 
-    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
-        return [json.loads(row[0]) for row in await self._rows(sql, parameters)]
-
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+
+    def _line(self, stored: Any) -> LedgerLine:
+        line: LedgerLine = json.loads(stored)
+        return line
 
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
         cursor = await self._connection.execute(sql, parameters)
@@ -207,20 +263,18 @@ class SqliteLedger(TableLedger):
         return count
 
 
-_CREATE_SQLITE: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS reflexion_ledger (
-        id TEXT PRIMARY KEY, run_id TEXT NOT NULL, thread_id TEXT NOT NULL, batch_id TEXT NOT NULL,
-        started_at REAL NOT NULL, outcome TEXT NOT NULL, line TEXT NOT NULL
-    )
-    """,
-    *_INDEXES,
+_CREATE_SQLITE: Final = """
+CREATE TABLE IF NOT EXISTS reflexion_ledger (
+    id TEXT PRIMARY KEY, run_id TEXT NOT NULL, thread_id TEXT NOT NULL, batch_id TEXT NOT NULL,
+    started_at REAL NOT NULL, outcome TEXT NOT NULL, line TEXT NOT NULL
 )
+"""
 
 # One statement takes any number of lines, and is a transaction of its own.
 _WRITE_SQLITE: Final = f"""
-INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line)
-SELECT json_extract(value, '$.id'), {", ".join(f"json_extract(value, '$.{name}')" for name in _COLUMNS)}, value
+INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line, reply)
+SELECT json_extract(value, '$.line.id'), {", ".join(f"json_extract(value, '$.line.{name}')" for name in _COLUMNS)},
+    json_extract(value, '$.line'), json_extract(value, '$.reply')
 FROM json_each(?) WHERE true {_REPLACE}
 """  # noqa: S608 - own names
 _REMOVE_SQLITE: Final = "DELETE FROM reflexion_ledger WHERE id IN (SELECT value FROM json_each(?))"
@@ -246,14 +300,14 @@ class PostgresLedger(TableLedger):
         for sql in _CREATE_POSTGRES:
             await self._change(sql, [])
 
-    async def _commit(self, written: Sequence[LedgerLine], removed: Sequence[str]) -> None:
-        if written:
-            await self._change(_WRITE_POSTGRES, [json.dumps(written)])
-        if removed:
-            await self._change("DELETE FROM reflexion_ledger WHERE id = ANY(?)", [list(removed)])
+    async def _commit(self, written: Sequence[Written], removed: Sequence[str], fences: Collection[Fence]) -> None:
+        from reflexion.memory.fences import while_held  # noqa: PLC0415 - brings the driver
 
-    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[LedgerLine]:
-        return [row[0] for row in await self._rows(sql, parameters)]
+        async with self._pool.connection() as connection, while_held(connection, fences):
+            if written:
+                await connection.execute(_postgres(_WRITE_POSTGRES), [json.dumps(written)])
+            if removed:
+                await connection.execute("DELETE FROM reflexion_ledger WHERE id = ANY(%s)", [list(removed)])
 
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         from psycopg.rows import tuple_row  # noqa: PLC0415
@@ -261,6 +315,10 @@ class PostgresLedger(TableLedger):
         async with self._pool.connection() as connection, connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(_postgres(sql), parameters)
             return await cursor.fetchall()
+
+    def _line(self, stored: Any) -> LedgerLine:
+        line: LedgerLine = stored
+        return line
 
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
         async with self._pool.connection() as connection:
@@ -279,15 +337,17 @@ _CREATE_POSTGRES: Final = (
         started_at double precision NOT NULL, outcome text NOT NULL, line jsonb NOT NULL
     )
     """,
+    "ALTER TABLE reflexion_ledger ADD COLUMN IF NOT EXISTS reply text",
     *_INDEXES,
 )
 # For this transaction alone, no wait for the disk: as in SQLite, a killed process loses nothing, a machine without
 # power the last moments.
 _WRITE_POSTGRES: Final = f"""
-INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line)
+INSERT INTO reflexion_ledger (id, {", ".join(_COLUMNS)}, line, reply)
 SELECT line->>'id', line->>'run_id', line->>'thread_id', line->>'batch_id',
-    (line->>'started_at')::double precision, line->>'outcome', line
-FROM jsonb_array_elements(?::jsonb) AS line, set_config('synchronous_commit', 'off', true) {_REPLACE}
+    (line->>'started_at')::double precision, line->>'outcome', line, reply
+FROM jsonb_to_recordset(?::jsonb) AS written(line jsonb, reply text), set_config('synchronous_commit', 'off', true)
+{_REPLACE}
 """  # noqa: S608 - own names
 _LOSE_POSTGRES: Final = f"""
 UPDATE reflexion_ledger SET outcome = '{LOST}', line = jsonb_set(line, '{{outcome}}', '"{LOST}"')

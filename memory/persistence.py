@@ -1,10 +1,10 @@
 """Opens the database behind a URL: LangGraph's checkpointer and store in it, the ledger and the locks beside them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -13,7 +13,11 @@ from platformdirs import user_data_dir
 
 from reflexion.memory.locks import MemoryLocks, ThreadLocks
 from reflexion.models.embedding import chosen
+from reflexion.models.fence import Fence
 from reflexion.models.ledger import LedgerStore, MemoryLedger
+
+if TYPE_CHECKING:  # nobody needs the other database's driver
+    from reflexion.memory.fences import PostgresFences
 
 URL_FORMS = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host:5432/database or memory://"
 
@@ -39,6 +43,26 @@ class Persistence:
     durable: bool
     """Whether anything is left when the process ends."""
     _size: Callable[[], Awaitable[int | None]] = field(repr=False)
+    fences: "PostgresFences | None" = None
+    """Keep workers on several machines apart; None where the database is on one machine."""
+
+    def fenced(self, thread_id: str, *, wait_s: float = 0.0) -> AbstractAsyncContextManager[Fence]:
+        """Take a thread over from whichever worker had it: from now on what that one writes is refused.
+
+        Raises:
+            DatabaseError: the database is none that several machines share.
+            ThreadBusy: a run without a fence holds it, after `wait_s` seconds still.
+        """
+        return self.needed_fences().hold(thread_id, wait_s=wait_s)
+
+    def needed_fences(self) -> "PostgresFences":
+        """The fences; raises `DatabaseError` where there are none."""
+        if self.fences is None:
+            raise DatabaseError(
+                f"{self.url} cannot keep workers on several machines apart: use PostgreSQL, with "
+                "REFLEXION_DATABASE_URL=postgresql://user:password@host:5432/database"
+            )
+        return self.fences
 
     async def size_bytes(self) -> int | None:
         """Bytes on disk, write-ahead log included; None where nothing is on disk."""

@@ -4,23 +4,26 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import psycopg
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from reflexion.memory.fences import PostgresFences, while_held
 from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, EagerList
 from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.persistence import DatabaseError, Persistence
+from reflexion.models import fence
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,9 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
     shown = _display(parameters)
     try:
         locks = PostgresLocks(parameters)
-        stack.push_async_callback(locks.aclose)
+        workers = PostgresLocks(parameters, shared=True)
+        for kept in (locks, workers):
+            stack.push_async_callback(kept.aclose)
         # The first connection is a single one: it fails at once and says why; a pool tries on in silence.
         async with locks.hold("set-up of the database", wait_s=SETUP_S):
             pool = await stack.enter_async_context(_pool(parameters))
@@ -50,6 +55,8 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
             await saver.setup()
             await store.setup()
             await ledger.setup()
+            fences = PostgresFences(pool, workers)
+            await fences.setup()
     except ThreadBusy:
         raise DatabaseError(
             f"another process has been setting up {shown} for {SETUP_S:.0f} s: end it, then try again"
@@ -63,7 +70,7 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
             row = await cursor.fetchone()
         return int(row["size"]) if row else 0
 
-    return Persistence(shown, saver, store, locks, ledger, durable=True, _size=size)
+    return Persistence(shown, saver, store, locks, ledger, fences=fences, durable=True, _size=size)
 
 
 def _read(url: str) -> dict[str, Any]:
@@ -114,7 +121,15 @@ def _explain(shown: str, error: psycopg.Error, password: str) -> DatabaseError:
 
 
 class _Saver(EagerList, DiscreetSaver, AsyncPostgresSaver):
-    """Can also take back what runs have written."""
+    """Writes for a run only while its fence holds; and can take back what runs have written."""
+
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        mine = fence.current.get()
+        # The original asks for a pipeline where it writes, and only there.
+        fences = [mine] if mine and pipeline else []
+        async with super()._cursor(pipeline=pipeline) as cursor, while_held(cursor.connection, fences):
+            yield cursor
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what runs of LangGraph's server have written, so that their threads are as they were before."""
@@ -137,12 +152,15 @@ class PostgresLocks(PollingLocks):
 
     Two agents, in one process or in several, have a connection each. A pooler in between must keep one server
     connection for ours (PgBouncer: `pool_mode=session`).
+
+    A lock that is `shared` keeps those out that are not, and none of its own kind.
     """
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: dict[str, Any], *, shared: bool = False) -> None:
         self._parameters = parameters
+        self._shared = shared
         self._connection: AsyncConnection[Any] | None = None
-        self._held: set[str] = set()
+        self._held: Counter[str] = Counter()
         self._one_at_a_time = asyncio.Lock()
 
     async def aclose(self) -> None:
@@ -153,7 +171,7 @@ class PostgresLocks(PollingLocks):
     async def _try_take(self, thread_id: str) -> bool:
         async with self._one_at_a_time:
             # The server lets one connection take the same lock twice.
-            if thread_id in self._held:
+            if self._held[thread_id] and not self._shared:
                 return False
             try:
                 taken = await self._lock(thread_id)
@@ -162,17 +180,18 @@ class PostgresLocks(PollingLocks):
                     raise
                 taken = await self._lock(thread_id)
             if taken:
-                self._held.add(thread_id)
+                self._held[thread_id] += 1
             return taken
 
     async def _give_back(self, thread_id: str) -> None:
         async with self._one_at_a_time:
-            self._held.discard(thread_id)
+            self._held -= Counter([thread_id])
             if self._connection is None or self._lost():
                 return
             # A connection that breaks at this moment has freed the lock by that.
             with contextlib.suppress(psycopg.OperationalError):
-                await self._connection.execute("SELECT pg_advisory_unlock(%s)", (_key(thread_id),))
+                unlock = "pg_advisory_unlock_shared" if self._shared else "pg_advisory_unlock"
+                await self._connection.execute(f"SELECT {unlock}(%s)", (_key(thread_id),))
 
     def _lost(self) -> bool:
         return self._connection is not None and self._connection.closed
@@ -180,24 +199,24 @@ class PostgresLocks(PollingLocks):
     async def _lock(self, thread_id: str) -> bool:
         if self._connection is None or self._connection.closed:
             self._connection = await self._connect()
-        return await _try_lock(self._connection, thread_id)
+        return await self._try_lock(self._connection, thread_id)
 
     async def _connect(self) -> AsyncConnection[Any]:
         connection = await AsyncConnection.connect(**{**self._parameters, "autocommit": True})
         # Where our machine vanishes without a word, the server notices within a minute rather than two hours.
         for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
             await connection.execute(f"SET tcp_keepalives_{setting} = {value}")
-        for thread_id in self._held:
-            if not await _try_lock(connection, thread_id):
+        for thread_id in self._held.elements():
+            if not await self._try_lock(connection, thread_id):
                 log.warning("thread %r: its lock was lost with the connection, and another run took it", thread_id)
         return connection
 
-
-async def _try_lock(connection: AsyncConnection[Any], thread_id: str) -> bool:
-    # Tried, never waited for: CREATE INDEX CONCURRENTLY in the set-up waits for every statement that waits.
-    cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", (_key(thread_id),))
-    row = await cursor.fetchone()
-    return bool(row and row[0])
+    async def _try_lock(self, connection: AsyncConnection[Any], thread_id: str) -> bool:
+        # Tried, never waited for: CREATE INDEX CONCURRENTLY in the set-up waits for every statement that waits.
+        lock = "pg_try_advisory_lock_shared" if self._shared else "pg_try_advisory_lock"
+        cursor = await connection.execute(f"SELECT {lock}(%s)", (_key(thread_id),))
+        row = await cursor.fetchone()
+        return bool(row and row[0])
 
 
 def _key(thread_id: str) -> int:

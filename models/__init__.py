@@ -7,6 +7,7 @@ from reflexion.models.client import ChatClient
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.errors import CONFIGURATION, ModelConfigurationError, ModelError, scrub
 from reflexion.models.fallback import Fallback
+from reflexion.models.fence import Fenced
 from reflexion.models.guarded_model import guard_model
 from reflexion.models.ledger import Ledger, LedgerLine, LedgerStore, MemoryLedger, as_call
 from reflexion.models.limits import Limits, RateLimit
@@ -19,6 +20,7 @@ from reflexion.models.retry import RetryPolicy
 from reflexion.models.roles import ROLES, Models, Role
 from reflexion.models.seam import Seam, circuit_listener
 from reflexion.models.settings import ConnectionSettings
+from reflexion.models.shared_budget import SharedBudget
 from reflexion.models.structured import ask_structured, object_of, strict_schema
 from reflexion.models.trace_client import TraceClient, prepare_tracing
 from reflexion.models.usage import Call, Usage
@@ -37,6 +39,7 @@ __all__ = [
     "ConnectionSettings",
     "DeadlineExceeded",
     "Fallback",
+    "Fenced",
     "Ledger",
     "LedgerLine",
     "LedgerStore",
@@ -54,6 +57,7 @@ __all__ = [
     "RetryPolicy",
     "Role",
     "Seam",
+    "SharedBudget",
     "Structure",
     "TraceClient",
     "Usage",

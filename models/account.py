@@ -9,7 +9,7 @@ from typing import Literal
 
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.usage import decimal_text
+from reflexion.models.usage import Call, decimal_text
 
 LONGEST_REPLY = 1_000_000
 """Tokens. No reply is that long, and endpoints refuse such a limit."""
@@ -158,3 +158,21 @@ def _affordable(exchange: Exchange, room_usd: Decimal, longest: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
+
+
+def needed_by(exchange: Exchange, reply_tokens: int) -> Amount:
+    """What is reserved for a request whose reply is no longer than that."""
+    return Amount(
+        usd=exchange.cost_usd(exchange.prompt_tokens, reply_tokens),
+        tokens=exchange.prompt_tokens + reply_tokens,
+        requests=1,
+    )
+
+
+def used_by(call: Call, reserved: Amount) -> Amount:
+    """What a request has used; where its price is unknown, what was reserved for it."""
+    return Amount(
+        usd=reserved.usd if call["cost_usd"] is None else Decimal(call["cost_usd"]),
+        tokens=call["prompt_tokens"] + call["completion_tokens"],
+        requests=1,
+    )

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from decimal import Decimal
 
-from reflexion.models.account import Account, Amount
+from reflexion.models.account import Account, Amount, needed_by, used_by
 from reflexion.models.ends import SMALLEST_REPLY, DeadlineExceeded
 from reflexion.models.exchange import Exchange
-from reflexion.models.usage import Call, Usage, decimal_text
+from reflexion.models.shared_budget import SharedBudget
+from reflexion.models.usage import Usage, decimal_text
 
 
 class Budget:
@@ -27,8 +28,8 @@ class Budget:
     that, and the sum exceeds the cap by the excess of one single call at most.
 
     Let it be the outermost guard and set `exchange.reply_tokens` by `reply_limit` directly before entering: nothing is
-    awaited on the way in, so what fitted then still fits. Only a `patient` budget may wait there, and may shorten
-    `exchange.reply_tokens` then: send what it says after entering.
+    awaited on the way in, so what fitted then still fits. Only a `patient` or shared budget may wait there, and may
+    shorten `exchange.reply_tokens` then: send what it says after entering.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Budget:
         tokens: int | None = None,
         requests: int | None = None,
         seconds: float | None = None,
-        parent: "Budget | None" = None,
+        parent: "Budget | SharedBudget | None" = None,
         overrun: int | Decimal = 1,
         patient: bool = False,
         spent: Usage | None = None,
@@ -54,7 +55,7 @@ class Budget:
             tokens: cap on prompt and completion tokens together.
             requests: cap on HTTP requests, repeated ones included.
             seconds: cap on wall-clock time.
-            parent: the budget that this one is inside of.
+            parent: the budget that this one is inside of. The outermost may be one that many workers share.
             overrun: the most that a call is expected to use of its reservation, as a factor of at least 1.
             patient: whether a call that only the calls in flight keep from fitting waits for them to end, as fits a
                 batch whose replies are mostly shorter than what is reserved for them; else it is refused.
@@ -70,8 +71,10 @@ class Budget:
         self._account = Account(name, self.limit, Decimal(overrun), patient, clock, clock() - elapsed_s)
         if spent:
             self._account.used.add(Amount(usd=spent.cost_usd, tokens=spent.tokens, requests=spent.requests))
-        outer = () if parent is None else parent._accounts  # noqa: SLF001 - of the same class
+        outer = parent._accounts if isinstance(parent, Budget) else ()  # noqa: SLF001 - of the same class
         self._accounts: tuple[Account, ...] = (self._account, *outer)
+        self.shared: SharedBudget | None = parent.shared if isinstance(parent, Budget) else parent
+        """The outermost one, if it is shared by many workers."""
 
     @property
     def used(self) -> Amount:
@@ -99,7 +102,7 @@ class Budget:
     def left(self) -> dict[str, str | int | float]:
         """As `remaining`, over this and all outer budgets, plain JSON: by unit, `usd` as text; no limit, no entry."""
         tightest: dict[str, Decimal | int | float] = {}
-        budget: Budget | None = self
+        budget: Budget | SharedBudget | None = self
         while budget is not None:
             for unit, amount in asdict(budget.remaining).items():
                 if amount is not None:
@@ -118,7 +121,7 @@ class Budget:
             DeadlineExceeded: no time is left.
         """
         limit = exchange.reply_tokens or None
-        smallest = _needs(exchange, min(SMALLEST_REPLY, limit or SMALLEST_REPLY))
+        smallest = needed_by(exchange, min(SMALLEST_REPLY, limit or SMALLEST_REPLY))
         for account in self._accounts:
             account.check(smallest)
             limit = account.longest_reply(exchange, limit)
@@ -140,14 +143,15 @@ class Budget:
             account.reserved.add(needed)
             account.hasten(exchange)
         try:
-            yield
+            async with self.shared.around(exchange) if self.shared else nullcontext():
+                yield
         finally:
-            used = None if exchange.call is None else _really_used(exchange.call, needed)
+            used = None if exchange.call is None else used_by(exchange.call, needed)
             for account in self._accounts:
                 account.settle(needed, used)
 
     def _checked(self, exchange: Exchange) -> Amount:
-        needed = _needs(exchange, exchange.reply_tokens)
+        needed = needed_by(exchange, exchange.reply_tokens)
         for account in self._accounts:
             account.check(needed)
         return needed
@@ -164,19 +168,3 @@ class Budget:
             raise DeadlineExceeded(f"no time is left to wait for room in budget {full.name!r}") from None
         if exchange.reply_tokens:
             exchange.reply_tokens = self.reply_limit(exchange) or exchange.reply_tokens
-
-
-def _needs(exchange: Exchange, reply_tokens: int) -> Amount:
-    return Amount(
-        usd=exchange.cost_usd(exchange.prompt_tokens, reply_tokens),
-        tokens=exchange.prompt_tokens + reply_tokens,
-        requests=1,
-    )
-
-
-def _really_used(call: Call, reserved: Amount) -> Amount:
-    return Amount(
-        usd=reserved.usd if call["cost_usd"] is None else Decimal(call["cost_usd"]),
-        tokens=call["prompt_tokens"] + call["completion_tokens"],
-        requests=1,
-    )

@@ -15,6 +15,7 @@ from reflexion.models.capabilities import Capabilities, Sent, capabilities_of
 from reflexion.models.dispatch import Dispatch, reserve
 from reflexion.models.errors import ModelError, scrub
 from reflexion.models.exchange import Exchange, guarded, unsent_call
+from reflexion.models.kept import kept_reply
 from reflexion.models.meter import Meter
 from reflexion.models.prices import Prices
 from reflexion.models.replies import Reply, read_reply, text_of
@@ -110,6 +111,11 @@ class ChatClient:
         if self.embedded and on_token is None:
             on_token = _unheard  # its server works on to the end of a request that nobody waits for, unless it streams
         request = Request(messages, temperature, max_tokens or self._max_tokens, structure, on_token)
+        paid = meter.replies and meter.replies.take(_key(request, meter))
+        if paid:
+            if on_token:
+                on_token(paid.text)
+            return paid
         cache = self._seam.cache
         if cache is None:
             return await self._asked(request, meter)
@@ -157,7 +163,10 @@ class ChatClient:
                         async with self._dispatch.in_time(exchange, answer):
                             with traced_call(self._dispatch, exchange, again=again) as config:
                                 await self._receive(model, request, sent, config, answer)
-                        return self._read(answer)
+                        reply = self._read(answer)
+                        if meter.replies:
+                            exchange.reply = kept_reply(_key(request, meter), reply)
+                        return reply
             except ModelError as error:
                 if error.kind == "circuit_open":
                     await self._book_unsent(exchange, error.kind, meter)
@@ -236,6 +245,11 @@ class ChatClient:
         await meter.ledger.add(replace(exchange, call=call))
         self._seam.log.write(exchange, call)
         meter.calls.append(call)
+
+
+def _key(request: Request, meter: Meter) -> str:
+    assert meter.replies
+    return meter.replies.key(meter.role, request.messages, request.structure and request.structure.schema)
 
 
 def _unheard(_: str) -> None:

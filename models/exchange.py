@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from reflexion.models.errors import ModelError
+from reflexion.models.kept import KeptReply
 from reflexion.models.usage import Call
 
 
@@ -43,6 +44,8 @@ class Exchange:
 
     call: Call | None = None
     """The ledger line, once the request has ended, however it ended: reply, failure and cancellation."""
+    reply: KeptReply | None = None
+    """What the ledger keeps of a reply until a checkpoint holds it; None for nothing."""
     error: ModelError | None = None
     """Why it failed; None for a reply and for a cancellation."""
 

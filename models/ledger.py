@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 from reflexion.models.exchange import Exchange
+from reflexion.models.kept import KeptReply
 from reflexion.models.usage import Call, Usage, decimal_text
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ LOST = "lost"
 
 KEEP_S = 90 * 24 * 3600.0
 """How long lines are kept unless something else is asked for, in seconds."""
+KEEP_REPLIES_S = 7 * 24 * 3600.0
+"""How long the replies of a run are kept that was broken off and that nobody goes on with, in seconds."""
 
 Group = Literal["role", "run_id", "thread_id", "batch_id", "model"]
 
@@ -39,8 +42,11 @@ class LedgerLine(Call):
 class LedgerStore(Protocol):
     """Where lines are kept. A change that was begun is finished even when its caller is cancelled meanwhile."""
 
-    async def write(self, line: LedgerLine) -> None:
-        """Add a line, or replace the one with the same id. It outlives the process once this returns."""
+    async def write(self, line: LedgerLine, reply: KeptReply | None = None) -> None:
+        """Add a line, or replace the one with the same id. It outlives the process once this returns.
+
+        The reply that it paid for is kept with it, in the same transaction, until `forget`.
+        """
         ...
 
     async def remove(self, line_id: str) -> None:
@@ -55,6 +61,14 @@ class LedgerStore(Protocol):
 
     async def total(self, *, batch_id: str) -> Usage:
         """The sum of a batch's lines, however many these are."""
+        ...
+
+    async def replies(self, run_id: str) -> list[KeptReply]:
+        """The replies that are kept of a run, oldest first; none where nothing outlives the process."""
+        ...
+
+    async def forget(self, run_id: str) -> None:
+        """Delete a run's replies: checkpoints hold what came of them, or nobody goes on with it."""
         ...
 
     async def lose(self, run_id: str) -> int:
@@ -73,7 +87,7 @@ class MemoryLedger:
         self._lines: dict[str, LedgerLine] = {}
         self._now = now
 
-    async def write(self, line: LedgerLine) -> None:
+    async def write(self, line: LedgerLine, reply: KeptReply | None = None) -> None:
         """Add or replace a line."""
         self._lines[line["id"]] = copy.copy(line)
 
@@ -97,6 +111,13 @@ class MemoryLedger:
     async def total(self, *, batch_id: str) -> Usage:
         """The sum of a batch's lines."""
         return Usage.of(line for line in self._lines.values() if line["batch_id"] == batch_id)
+
+    async def replies(self, run_id: str) -> list[KeptReply]:
+        """None: they die with the process."""
+        return []
+
+    async def forget(self, run_id: str) -> None:
+        """Do nothing: no reply is kept."""
 
     async def lose(self, run_id: str) -> int:
         """Mark a dead run's pending lines as lost; returns how many."""
@@ -187,7 +208,7 @@ class Ledger:
             else:
                 exchange.call["id"] = key
                 self._lines[key] = LedgerLine(**{**line, **exchange.call})
-                await self._store.write(self._lines[key])
+                await self._store.write(self._lines[key], exchange.reply)
         except Exception:
             log.warning("ledger line %s keeps its estimate: it could not be completed", key, exc_info=True)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from reflexion.models.budget import Budget
 from reflexion.models.ends import DeadlineExceeded
+from reflexion.models.kept import KeptReplies
 from reflexion.models.ledger import Ledger
 from reflexion.models.usage import Call
 
@@ -24,6 +25,8 @@ class Meter:
     budget: Budget | None = None
     """What the run may still spend, inside whatever budgets are around it; None for any amount."""
     ledger: Ledger = field(default_factory=Ledger)
+    replies: KeptReplies | None = None
+    """What the step was answered before its process died; None where nothing is kept."""
     deadline: float | None = None
     """When the run must end, on the clock; None for never."""
     clock: Callable[[], float] = time.monotonic

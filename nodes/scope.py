@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from reflexion.models import Budget, LedgerLine, LedgerStore
+from reflexion.models import Budget, LedgerLine, LedgerStore, SharedBudget
+from reflexion.models.fence import Fence
+from reflexion.models.kept import KeptReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +17,17 @@ class Scope:
     store: LedgerStore | None = None
     """None for a run that is not called by `Reflexion`."""
 
-    budget: Budget | None = None
+    budget: Budget | SharedBudget | None = None
     """The budget around the thread's and the run's own, such as a batch's."""
 
     recovered: Sequence[LedgerLine] = ()
     """The ledger of a run that is resumed: its state may not know of calls in flight when its process died."""
+
+    replies: Sequence[KeptReply] = ()
+    """What such a run was answered, and no checkpoint may hold."""
+
+    fence: Fence | None = None
+    """The run's claim to its thread, where workers on several machines share the database."""
 
     batch_id: str = ""
     priority: int = 0

@@ -2,13 +2,13 @@
 
 import time
 
-from reflexion.models import Budget, LedgerStore, Usage
+from reflexion.models import Budget, LedgerStore, SharedBudget, Usage
 from reflexion.nodes.settings import ConfigurationError, Settings
 
 
 async def thread_budget(
-    settings: Settings, thread_id: str, store: LedgerStore | None, around: Budget | None
-) -> Budget | None:
+    settings: Settings, thread_id: str, store: LedgerStore | None, around: Budget | SharedBudget | None
+) -> Budget | SharedBudget | None:
     """What is left to a thread, inside the budget around it; that one where the thread has no limit.
 
     Raises:

@@ -25,17 +25,20 @@ from reflexion.models import (
     Completer,
     DeadlineExceeded,
     Fallback,
+    Fenced,
     Ledger,
     Meter,
     ModelConfigurationError,
     ModelError,
     Models,
     Role,
+    SharedBudget,
     Usage,
     as_call,
     circuit_listener,
     scrub,
 )
+from reflexion.models.kept import KeptReplies
 from reflexion.nodes import cancellation, scope
 from reflexion.nodes.cancellation import Cancelled
 from reflexion.nodes.degradation import Degradation, Measures, in_order, share_left
@@ -154,8 +157,9 @@ Node = Callable[[Any, Turn], Awaitable[Delta]]
 _ALWAYS = {"recall", "remember"}
 """The first node clears an old run's failure, the last one reports this run's: neither is ever left out."""
 
-_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError)
-"""An interrupt is no failure, and settings that cannot be used are for the caller to mend; the run can be resumed."""
+_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError, Fenced)
+"""An interrupt is no failure, settings that cannot be used are for the caller to mend, and a run that was taken over is
+another's; it can be resumed."""
 
 
 def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[Delta]]:
@@ -256,6 +260,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
 
     circuit_listener.set(circuit_changed)
     store = scope.ledger_store()
+    step_id = info.task_id if info else ""
     outer = await thread_budget(settings, thread_id, store, around.budget)
     return Turn(
         kit=kit,
@@ -269,6 +274,8 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
             priority=around.priority,
             budget=_budget(settings, spent, outer),
             ledger=Ledger(store),
+            # Whoever calls the graph itself does not tell when a run has ended, and would keep them for ever.
+            replies=KeptReplies.of(step_id, around.replies) if around.store and step_id else None,
             deadline=deadline,
             clock=time.monotonic,
             on_token=token if settings.stream else None,
@@ -276,7 +283,7 @@ async def _turn(name: str, state: dict[str, Any], runtime: Runtime[Settings], ki
         emit=emit,
         store=runtime.store if kit.store is None else kit.store,
         thread_id=thread_id,
-        step_id=info.task_id if info else "",
+        step_id=step_id,
         measures=kit.degradation(share_left(spent, settings)),
         prompts=kit.prompts.instructed(settings.own_prompts()),
     )
@@ -291,7 +298,7 @@ def _left(meter: Meter) -> dict[str, str | int | float]:
     return left
 
 
-def _budget(settings: Settings, spent: Usage, around: Budget | None) -> Budget | None:
+def _budget(settings: Settings, spent: Usage, around: Budget | SharedBudget | None) -> Budget | None:
     """The run's budget inside those around it; None where nothing is limited."""
     caps = (settings.budget_usd, settings.budget_tokens, settings.budget_requests)
     if around is None and all(cap is None for cap in caps):

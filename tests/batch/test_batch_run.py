@@ -131,7 +131,7 @@ async def test_a_batch_is_iterated_over_once(bench):
 
 
 async def test_the_consumer_is_waited_for(bench):
-    async with bench.agent("memory://") as agent, agent.run_batch((task(n) for n in range(2_000))) as batch:
+    async with bench.agent("memory://") as agent, agent.run_batch(task(n) for n in range(2_000)) as batch:
         records = aiter(batch)
         await anext(records)
         done = 0

@@ -1,4 +1,4 @@
-"""A run in a process of its own, which the tests kill; see test_resume.py.
+"""A run in a process of its own, which the tests kill or stop; see test_resume.py.
 
 The processes are forked from one that has imported everything already: importing takes longer than the run.
 """
@@ -6,7 +6,9 @@ The processes are forked from one that has imported everything already: importin
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
@@ -15,16 +17,17 @@ import langchain_openai  # noqa: F401 - here for the fork server
 
 import reflexion.memory.postgres
 import reflexion.memory.sqlite  # noqa: F401
-from reflexion.graphs import Settings, open_reflexion
+from reflexion.graphs import Fenced, Settings, open_reflexion
 from reflexion.memory import Memory, ThreadBusy
 from reflexion.models import ConnectionSettings, trace_client
+from reflexion.nodes import turn
 
 TASK = "Sum a list."
 CODE = "Write double(n)."
 
 
 class Child:
-    """The process; what it says is `held`, `busy`, or its result."""
+    """The process; what it says is `held`, `busy`, `fenced`, or its result."""
 
     def __init__(self, *arguments: Any) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -41,6 +44,17 @@ class Child:
         if not self._ours.poll(100):
             raise TimeoutError("the child says nothing")
         return self._ours.recv()
+
+    def stop(self) -> None:
+        """Let it stand still, as if its machine did, until it is woken."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         self._process.kill()
@@ -65,14 +79,19 @@ async def work(say: Any, base_url: str, database: str, thread: str, slow: str, h
         memory_control=0,
     )
     connection = ConnectionSettings(base_url=base_url, api_key="sk-very-secret-123", max_retries=0)
-    if slow:
+    if slow.startswith("after "):
+        hold_after(slow.removeprefix("after "), say)
+    elif slow:
         hold(slow, say)
-    async with open_reflexion(settings, connection=connection, database_url=database) as agent:
+    shared = how == "worker"
+    async with open_reflexion(settings, connection=connection, database_url=database, shared=shared) as agent:
         task = None if how == "none" else CODE if code else TASK
         try:
             result = await agent.run(task, thread=thread, wait_s=100 if how == "wait" else 0)
         except ThreadBusy:
             say("busy")
+        except Fenced:
+            say("fenced")
         else:
             say(result.as_json())
 
@@ -85,6 +104,17 @@ def hold(method: str, say: Any) -> None:
         await asyncio.Event().wait()
 
     setattr(Memory, method, held)
+
+
+def hold_after(node: str, say: Any) -> None:
+    """Say that a node has done its work, before anything of it is written down, and stand still."""
+
+    def held(name: str, *_: Any) -> None:
+        if name == node:
+            say("held")
+            threading.Event().wait()
+
+    turn.trace_step = held
 
 
 if __name__ == "__main__":

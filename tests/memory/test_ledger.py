@@ -178,7 +178,7 @@ async def test_a_line_that_the_database_refuses_does_not_take_others_with_it(dur
 
 async def test_a_completion_that_cannot_be_written_costs_no_reply(caplog):
     class Breaks(MemoryLedger):
-        async def write(self, line):
+        async def write(self, line, reply=None):
             if line["outcome"] != PENDING:
                 raise OSError("disk full")
             await super().write(line)
@@ -193,7 +193,7 @@ async def test_a_completion_that_cannot_be_written_costs_no_reply(caplog):
 
 async def test_nothing_is_sent_that_cannot_be_recorded():
     class Breaks(MemoryLedger):
-        async def write(self, line):
+        async def write(self, line, reply=None):
             raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):

@@ -166,7 +166,7 @@ async def test_cancelled_calls_free_what_they_reserved_and_are_in_the_ledger(end
 
 async def test_nothing_is_sent_that_cannot_be_recorded(endpoint):
     class Full:
-        async def write(self, line):
+        async def write(self, line, reply=None):
             raise OSError("disk full")
 
         async def remove(self, line_id):

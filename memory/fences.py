@@ -1,0 +1,101 @@
+"""Epochs of threads in PostgreSQL, which keep a worker that was given up for dead from writing when it wakes."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow
+from psycopg_pool import AsyncConnectionPool
+
+from reflexion.memory.locks import ThreadLocks
+from reflexion.models.fence import Fence, Fenced
+
+Pool = AsyncConnectionPool[AsyncConnection[DictRow]]
+
+_REFUSED: Final = "RF001"
+"""SQLSTATE of our own."""
+
+
+class PostgresFences:
+    """Hands threads to workers. Whoever takes a thread has it, whatever the worker before believes."""
+
+    def __init__(self, pool: Pool, locks: ThreadLocks) -> None:
+        """Remember the locks, which workers share with each other, and not with runs that have no fence."""
+        self._pool = pool
+        self._locks = locks
+
+    async def setup(self) -> None:
+        """Create what is missing."""
+        async with self._pool.connection() as connection:
+            await connection.execute(_TABLE)
+            await connection.execute(_FUNCTION)
+
+    @asynccontextmanager
+    async def hold(self, thread_id: str, *, wait_s: float = 0.0) -> AsyncIterator[Fence]:
+        """Take the thread from whichever worker had it.
+
+        Raises:
+            ThreadBusy: a run without a fence holds it, after `wait_s` seconds still.
+        """
+        async with self._locks.hold(thread_id, wait_s=wait_s):
+            async with self._pool.connection() as connection:
+                cursor = await connection.execute(_TAKE, [_key(thread_id)])
+                row = await cursor.fetchone()
+            assert row is not None
+            epoch = int(row["epoch"])
+            yield Fence(thread_id, epoch, partial(self._check, thread_id, epoch))
+
+    async def _check(self, thread_id: str, epoch: int) -> None:
+        async with self._pool.connection() as connection, while_held(connection, [Fence(thread_id, epoch, _nothing)]):
+            pass
+
+
+@asynccontextmanager
+async def while_held(connection: AsyncConnection[Any], fences: Collection[Fence]) -> AsyncIterator[None]:
+    """A transaction during which nobody takes the threads of these fences; without fences there is none.
+
+    Raises:
+        Fenced: one of them was taken before, and nothing is written.
+    """
+    if not fences:
+        yield
+        return
+    try:
+        # In a pipeline the check and the end cost no round trips of their own.
+        async with connection.pipeline(), connection.transaction():
+            for fence in fences:
+                await connection.execute(_HOLDS, [_key(fence.thread_id), fence.epoch])
+            yield
+    except psycopg.Error as error:
+        if error.sqlstate != _REFUSED:
+            raise
+        first = next(iter(fences))
+        raise Fenced(first.thread_id, first.epoch) from None
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _key(thread_id: str) -> bytes:
+    # PostgreSQL's texts take neither NUL nor a lone surrogate.
+    return thread_id.encode("utf-8", "surrogatepass")
+
+
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS reflexion_fence (thread bytea PRIMARY KEY, epoch bigint NOT NULL)"
+_TAKE: Final = """
+INSERT INTO reflexion_fence VALUES (%s, 1)
+ON CONFLICT (thread) DO UPDATE SET epoch = reflexion_fence.epoch + 1 RETURNING epoch
+"""
+# FOR SHARE: who takes the thread waits until the write is committed, and sees it.
+_FUNCTION: Final = f"""
+CREATE OR REPLACE FUNCTION reflexion_fence_holds(taken bytea, mine bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM reflexion_fence WHERE thread = taken AND epoch = mine FOR SHARE;
+    IF NOT FOUND THEN RAISE EXCEPTION 'taken over' USING ERRCODE = '{_REFUSED}'; END IF;
+END $$
+"""
+_HOLDS: Final = "SELECT reflexion_fence_holds(%s, %s)"
