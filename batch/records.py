@@ -17,7 +17,7 @@ FAILED: frozenset[Status] = frozenset({"failed", "unscored", "error"})
 """What is tried again on request only."""
 
 BATCH = "batch"
-"""What messages call the batch's own budget."""
+"""What messages call the batch's own budget; one that workers share has the batch's id behind it."""
 
 _ERRORS = frozenset({"model_error", "refused"})
 
@@ -89,7 +89,7 @@ def status_of(result: Mapping[str, Any]) -> tuple[Status, str]:
 
 def ends_with_the_batch(result: Mapping[str, Any]) -> bool:
     """Whether it was the batch's budget or time that ended a run, and not its own."""
-    return result["stop_reason"] in {"budget", "deadline"} and f"budget {BATCH!r}" in result["stop_detail"]
+    return result["stop_reason"] in {"budget", "deadline"} and f"budget '{BATCH}" in result["stop_detail"]
 
 
 _EMPTY = Result(

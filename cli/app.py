@@ -166,6 +166,31 @@ def studio(
 
 
 @app.command()
+def worker(
+    concurrency: Annotated[int, typer.Option(min=1, help="Tasks at once.")] = 8,
+    address: Annotated[str | None, typer.Option(help="Temporal's host and port [127.0.0.1:7233].")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Temporal's namespace [default].")] = None,
+    task_queue: Annotated[str | None, typer.Option(help="Which batches it works for [reflexion].")] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, help="Seconds that steps may still take when it is asked to end.")
+    ] = 20.0,
+    base_url: BaseUrl = None,
+    database: Database = None,
+    prompts: Prompts = None,
+) -> None:
+    """Work on the tasks of batches that `reflexion batch --engine temporal` hands out."""
+    from reflexion.cli.worker import Request, run_worker  # noqa: PLC0415
+
+    request = Request(
+        place=given(address=address, namespace=namespace, task_queue=task_queue),
+        installation=given(base_url=base_url, database_url=database, prompts=prompts),
+        concurrency=concurrency,
+        drain_s=drain,
+    )
+    leave(lambda: run_worker(request))
+
+
+@app.command()
 def doctor(
     model: ModelName = None,
     base_url: BaseUrl = None,

@@ -9,6 +9,7 @@ from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, e
 from reflexion.graphs.labelled import Example, make_example, read_examples
 from reflexion.graphs.result import Result
 from reflexion.graphs.reviewing import Reviewer, ReviewPending
+from reflexion.graphs.run import Drained
 from reflexion.models import Fenced
 from reflexion.nodes.review import ReviewRequest
 from reflexion.nodes.settings import ConfigurationError, Settings
@@ -16,6 +17,7 @@ from reflexion.nodes.settings import ConfigurationError, Settings
 __all__ = [
     "CalibrationReport",
     "ConfigurationError",
+    "Drained",
     "Example",
     "ExampleResult",
     "Experiment",

@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable
 
 from reflexion.evaluators import Evaluator
 from reflexion.graphs.build import Model, assemble, make_kit
+from reflexion.graphs.checks import check_models, clients
 from reflexion.graphs.installation import read_installation
 from reflexion.graphs.result import Result, result_of
 from reflexion.graphs.reviewing import GivenDecision, Reviewer
@@ -21,7 +22,7 @@ from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, Seam, SharedBudget, prepare_tracing
+from reflexion.models import Budget, ConnectionSettings, Seam, SharedBudget, prepare_tracing
 from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
@@ -109,6 +110,7 @@ class Reflexion:
         self._recipe = recipe
         self._opened: _Opened | None = None
         self._running: dict[str, Run] = {}
+        self._draining = False
 
     async def __aenter__(self) -> Self:
         """Open the database and compile the graph.
@@ -176,16 +178,16 @@ class Reflexion:
     def uses_embedded_model(self) -> bool:
         """Whether any role is served by the embedded model."""
         kit, settings = self._open.kit, self._recipe.settings
-        return any(client.embedded for client in _clients(kit, settings))
+        return any(client.embedded for client in clients(kit, settings))
 
-    def check(self, budget: Budget | None = None) -> None:
+    def check(self, budget: Budget | SharedBudget | None = None) -> None:
         """Refuse what no run of this agent could be made with, inside of a budget if there is one.
 
         Raises:
             ModelConfigurationError: a role has no usable model.
             ConfigurationError: there is a budget in USD, and a model whose price is unknown.
         """
-        _check_models(self._open.kit, self._recipe.settings, budget)
+        check_models(self._open.kit, self._recipe.settings, budget)
 
     async def result(self, thread: str) -> Result | None:
         """The result of the thread's last run; None where there is none, or it has not ended."""
@@ -325,6 +327,12 @@ class Reflexion:
         run.cancel()
         return True
 
+    def drain(self) -> None:
+        """Let every run stop when its step is done, with `Drained`: another worker goes on. It begins no other run."""
+        self._draining = True
+        for run in self._running.values():
+            run.drain()
+
     async def _events(
         self,
         task: str | None,
@@ -341,7 +349,7 @@ class Reflexion:
     ) -> AsyncGenerator[Event, None]:
         opened = self._open
         settings = make_settings(self._recipe.settings, **changes)
-        _check_models(opened.kit, settings, scope.budget)
+        check_models(opened.kit, settings, scope.budget)
         given: Input | None = None
         if task is not None:
             listed: Any = [criteria] if isinstance(criteria, str) else criteria
@@ -360,44 +368,11 @@ class Reflexion:
         async with hold(thread_id, wait_s=wait_s) as fence:
             run = Run(opened.graph, thread_id, settings, replace(scope, store=persistence.ledger, fence=fence))
             self._running[thread_id] = run
+            if self._draining:
+                run.drain()
             try:
                 async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:
                     async for event in events:
                         yield event
             finally:
                 del self._running[thread_id]
-
-
-def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
-    """The clients of the roles that are left to a model, those that may take their place included.
-
-    Raises:
-        ModelConfigurationError: one of them has no usable model.
-    """
-    replaced = {"actor": kit.actor, "evaluator": kit.evaluator}
-    roles = [role for role in ROLES if replaced.get(role) is None]
-    behind = [*settings.fallback_models, *([settings.cheaper_model] if settings.cheaper_model else [])]
-    names = [(role, name) for role in roles for name in (settings.model_for(role), *behind)]
-    return [kit.models.client(role, name) for role, name in names]
-
-
-def _check_models(kit: Kit, settings: Settings, around: Budget | SharedBudget | None) -> None:
-    """Refuse, before anything is paid for, what no run could be made with.
-
-    Raises:
-        ModelConfigurationError: a role has no usable model.
-        ConfigurationError: there is a budget in USD, and a model whose price is unknown.
-    """
-    in_usd = settings.budget_usd or settings.thread_budget_usd or _caps_usd(around)
-    for client in _clients(kit, settings):
-        if in_usd and not client.has_price():
-            raise ConfigurationError(
-                f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "
-                f'REFLEXION_PRICES=\'{{"{client.name}": {{"input": 0.5, "output": 1.5}}}}\' (USD per million tokens), '
-                "or use a budget in tokens"
-            )
-
-
-def _caps_usd(budget: Budget | SharedBudget | None) -> bool:
-    """Whether it, or one around it, is a budget in USD."""
-    return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

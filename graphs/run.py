@@ -8,8 +8,10 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphDrained
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from reflexion.graphs.result import result_of
@@ -46,6 +48,10 @@ Event = dict[str, Any]
 """A custom stream event; `event` says which, docs/events.md has their fields."""
 
 
+class Drained(Exception):  # noqa: N818 - an end, not an error
+    """The run stopped between two steps, as `Reflexion.drain` asked for; whoever runs the thread next goes on."""
+
+
 class Run:
     """One run on a thread that is held."""
 
@@ -62,6 +68,11 @@ class Run:
             metadata={"threshold": settings.threshold},
         )
         self._cancellation = Cancellation()
+        self._control = RunControl()
+
+    def drain(self) -> None:
+        """Stop once the step that is at work is done and checkpointed."""
+        self._control.request_drain()
 
     def cancel(self) -> None:
         """End the run with the best attempt so far."""
@@ -82,6 +93,7 @@ class Run:
                 given with another task than the one that waits for it.
             ReviewPending: a decision is needed, and there is nobody to ask.
             Fenced: another worker has taken the thread over.
+            Drained: it was asked to stop.
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
@@ -173,11 +185,13 @@ class Run:
         cancellation.current.set(self._cancellation)
         current_scope.set(scope)
         fence.current.set(scope.fence)
-        async for event in self._graph.astream(
-            given, self._config, context=self._settings, stream_mode="custom", durability="sync"
-        ):
-            ours = isinstance(event, dict) and event.get("event") in EVENTS
-            queue.put_nowait(event if ours else {"event": "custom", "data": event})
+        how: dict[str, Any] = {"stream_mode": "custom", "durability": "sync", "control": self._control}
+        try:
+            async for event in self._graph.astream(given, self._config, context=self._settings, **how):
+                ours = isinstance(event, dict) and event.get("event") in EVENTS
+                queue.put_nowait(event if ours else {"event": "custom", "data": event})
+        except GraphDrained:
+            raise Drained(f"thread {self._thread_id!r} was left between two steps, as this process is to end") from None
 
 
 def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
