@@ -17,7 +17,7 @@ from reflexion.batch.engine import Health, Job, Spent, Terms
 from reflexion.batch.errors import BatchError, NothingPossible
 from reflexion.batch.temporal.desk import Desk
 from reflexion.batch.temporal.place import Place, connect, read_place
-from reflexion.batch.temporal.workflow import NAME, Handed
+from reflexion.batch.temporal.workflow import CONFIGURATION, NAME, Handed
 from reflexion.graphs.agent import Reflexion, open_reflexion
 from reflexion.graphs.installation import Installation, read_installation
 from reflexion.models import ModelError, SharedBudget
@@ -236,7 +236,7 @@ def _told(failure: WorkflowFailureError) -> Exception:
     if isinstance(cause, ActivityError):
         cause = cause.cause or cause
     if isinstance(cause, ApplicationError):
-        if cause.type == ConfigurationError.__name__:
+        if cause.type == CONFIGURATION:
             return ConfigurationError(cause.message)
         return RuntimeError(f"{cause.type}: {cause.message}")
     reason = cause.message if isinstance(cause, FailureError) else str(cause)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
@@ -13,7 +12,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from reflexion.batch.temporal.desk import Desk
 from reflexion.batch.temporal.place import Place
-from reflexion.batch.temporal.workflow import ACTIVITY, TaskWorkflow
+from reflexion.batch.temporal.workflow import ACTIVITY, CONFIGURATION, TaskWorkflow
 from reflexion.graphs.agent import Reflexion
 from reflexion.graphs.run import Drained
 from reflexion.models import Fenced, ModelError, scrub
@@ -32,6 +31,10 @@ Tell = Callable[[str], None]
 """Is told in a line what happens."""
 
 
+class _Lost(Exception):  # noqa: N818 - an end, not an error
+    """The run was broken off, and nobody asked for that: another worker goes on."""
+
+
 class Tasks:
     """The activity of a worker."""
 
@@ -40,7 +43,6 @@ class Tasks:
         self._agent = agent
         self._desk = desk
         self._tell = tell
-        self.draining = asyncio.Event()
 
     @activity.defn(name=ACTIVITY)
     async def run(self, thread_id: str) -> None:
@@ -53,33 +55,34 @@ class Tasks:
         work = asyncio.create_task(self._work(thread_id))
         beating = asyncio.create_task(_beat(work, lease.total_seconds()))
         try:
-            await work
-        except Drained as error:
-            raise _handed_back(error) from None
+            ended = await work
         except asyncio.CancelledError:
             details = activity.cancellation_details()
             if details and details.cancel_requested:
                 self._tell(f"{thread_id}: broken off")
                 raise
-            raise _handed_back("the worker ended, or lost the task") from None
-        except ConfigurationError as error:
-            raise _failure(error, ConfigurationError.__name__, retry=False) from None
+            raise self._failed(thread_id, _Lost("the worker was to end, or had lost the task")) from None
+        except (Drained, Fenced) as error:
+            raise self._failed(thread_id, error) from None
         except Exception as error:
             logger.warning("thread %s failed", thread_id, exc_info=True)
-            raise _failure(error, type(error).__name__, retry=_passing(error)) from None
+            raise self._failed(thread_id, error) from None
+        else:
+            self._tell(f"{thread_id}: {ended}")
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _work(self, thread_id: str) -> None:
+    async def _work(self, thread_id: str) -> str:
+        """Returns how it ended."""
         order = await self._desk.get(thread_id)
         if order is None:
             raise ConfigurationError(f"the task of thread {thread_id} is not in the database: start its batch again")
         job = order.job
         ended = await self._agent.result(thread_id)
         if ended and ended.attempts:
-            return
-        self._tell(f"{thread_id}: {job.task_id!r}, time {activity.info().attempt}")
+            return "had ended before"
+        self._tell(f"{thread_id}: {job.task_id!r}, worker {activity.info().attempt}")
         result = await self._agent.run(
             job.task,
             tests=job.tests,
@@ -92,7 +95,21 @@ class Tasks:
             priority=job.priority,
             **job.settings,
         )
-        self._tell(f"{thread_id}: {result.stop_reason}, {result.usage.requests} requests")
+        return result.stop_reason
+
+    def _failed(self, thread_id: str, error: Exception) -> ApplicationError:
+        """What Temporal is told: whether another worker is to try, and when."""
+        text = scrub(str(error))[:_LONGEST_TEXT]
+        self._tell(f"{thread_id}: {type(error).__name__}: {text}")
+        handed_back = isinstance(error, Drained | Fenced | _Lost)
+        # With a database that fails another worker, or a later time, may have better luck.
+        retry = handed_back or isinstance(error, ModelError) or type(error).__module__.startswith("psycopg")
+        return ApplicationError(
+            text,
+            type=CONFIGURATION if isinstance(error, ConfigurationError) else type(error).__name__,
+            non_retryable=not retry,
+            next_retry_delay=_AT_ONCE if handed_back else None,
+        )
 
 
 async def work(
@@ -147,7 +164,7 @@ async def work(
         await desk.aclose()
 
 
-async def _beat(work: "asyncio.Task[Any]", lease_s: float) -> None:
+async def _beat(work: "asyncio.Task[str]", lease_s: float) -> None:
     """Tell Temporal that the task is at work; and break it off where it must have been given to another."""
     clock = asyncio.get_running_loop().time
     last = clock()
@@ -158,16 +175,3 @@ async def _beat(work: "asyncio.Task[Any]", lease_s: float) -> None:
             work.cancel()
             return
         last = clock()
-
-
-def _handed_back(why: object) -> ApplicationError:
-    return ApplicationError(str(why), type="HandedBack", next_retry_delay=_AT_ONCE)
-
-
-def _failure(error: Exception, name: str, *, retry: bool) -> ApplicationError:
-    return ApplicationError(scrub(str(error))[:_LONGEST_TEXT], type=name, non_retryable=not retry)
-
-
-def _passing(error: Exception) -> bool:
-    """Whether another worker, or a later time, may have better luck."""
-    return isinstance(error, Fenced | ModelError) or type(error).__module__.startswith("psycopg")

@@ -10,6 +10,8 @@ from temporalio.exceptions import ActivityError, CancelledError
 
 NAME = "reflexion"
 ACTIVITY = "run"
+CONFIGURATION = "ConfigurationError"
+"""What an activity calls the failure of a job that no worker can run as it is."""
 
 LONGEST = timedelta(days=1)
 """How long one worker may work on a task."""
