@@ -9,8 +9,15 @@ from typing import Any
 
 import psycopg
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    TerminatedError,
+    WorkflowAlreadyStartedError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from reflexion.batch.engine import Health, Job, Spent, Terms
@@ -89,20 +96,15 @@ class TemporalEngine:
         """See `Engine`. A workflow that is at work on the job already, for a client that died, is waited for."""
         if self._terms.resumed and (result := await self._result(job)):
             return result
-        starting = asyncio.create_task(self._start(job))
         try:
-            handle = await asyncio.shield(starting)
-            await handle.result()
-        except asyncio.CancelledError:
-            await asyncio.shield(self._stop(starting))
-            raise
+            await self._finish(job)
         except WorkflowFailureError as failure:
             raise _told(failure) from None
         except (RPCError, ModelError) as error:
             raise NothingPossible(f"no task can be handed out: {error}") from error
         if result := await self._result(job, whatever=True):
             return result
-        raise RuntimeError(f"workflow {handle.id} has ended, and its result is not in the database")
+        raise RuntimeError(f"the workflow of thread {job.thread_id} has ended, and its result is not in the database")
 
     async def forget(self, jobs: Sequence[str]) -> None:
         """See `Engine`."""
@@ -132,23 +134,47 @@ class TemporalEngine:
         ended = await self._agent.result(job.thread_id)
         return ended.as_json() if ended and (whatever or ended.attempts) else None
 
-    async def _start(self, job: Job) -> WorkflowHandle[Any, Any]:
+    async def _finish(self, job: Job) -> None:
+        """Return when the job's workflow has ended well."""
+        while True:
+            starting = asyncio.create_task(self._start(job))
+            try:
+                handle, began = await asyncio.shield(starting)
+                await handle.result()
+            except asyncio.CancelledError:
+                await asyncio.shield(self._stop(starting))
+                raise
+            except WorkflowFailureError as failure:
+                # Whoever began it may just have broken it off.
+                if began or not isinstance(failure.cause, CancelledError | TerminatedError):
+                    raise
+            else:
+                return
+
+    async def _start(self, job: Job) -> tuple[WorkflowHandle[Any, Any], bool]:
+        """The job's workflow, and whether it was begun here: it may be running already."""
         own = make_settings(self._settings, **job.settings)
         await self._desk.put(replace(job, settings=own.model_dump(mode="json")), self._terms)
-        return await self._client.start_workflow(
-            NAME,
-            Handed(job.thread_id, self._place.heartbeat_s),
-            id=f"{job.batch_id}/{job.thread_id}",
-            task_queue=self._place.task_queue,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            priority=Priority(priority_key=priority_key(job.priority), fairness_key=fairness_key(own, job.batch_id)),
-        )
+        name = f"{job.batch_id}/{job.thread_id}"
+        try:
+            handle = await self._client.start_workflow(
+                NAME,
+                Handed(job.thread_id, self._place.heartbeat_s),
+                id=name,
+                task_queue=self._place.task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                priority=Priority(
+                    priority_key=priority_key(job.priority), fairness_key=fairness_key(own, job.batch_id)
+                ),
+            )
+        except WorkflowAlreadyStartedError:
+            return self._client.get_workflow_handle(name), False
+        return handle, True
 
-    async def _stop(self, starting: "asyncio.Task[WorkflowHandle[Any, Any]]") -> None:
+    async def _stop(self, starting: "asyncio.Task[tuple[WorkflowHandle[Any, Any], bool]]") -> None:
         """Cancel a workflow and wait until nothing of it is at work."""
         try:
-            handle = await starting
+            handle, _ = await starting
             await handle.cancel()
             # A worker that died is taken for dead after a heartbeat's time; where there is none nobody hears of it.
             async with asyncio.timeout(2 * self._place.heartbeat_s):

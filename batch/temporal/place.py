@@ -26,7 +26,7 @@ class Place(BaseSettings):
     namespace: str = Field(default="default", min_length=1)
     task_queue: str = Field(default="reflexion", min_length=1)
     """Batches and workers that name the same one belong together."""
-    heartbeat_s: float = Field(default=10.0, ge=1, le=600)
+    heartbeat_s: float = Field(default=30.0, ge=1, le=600)
     """A worker that is silent for so many seconds is taken for dead, and another goes on with its tasks."""
 
 

@@ -64,8 +64,6 @@ class TaskWorkflow:
             try:
                 return await self._work
             except ActivityError as error:
-                if not (self._paused and isinstance(error.cause, CancelledError)) or self._ended_from_outside():
+                # Cancelled by nobody outside: by `pause`.
+                if not isinstance(error.cause, CancelledError) or workflow.cancellation_reason() is not None:
                     raise
-
-    def _ended_from_outside(self) -> bool:
-        return workflow.cancellation_reason() is not None
