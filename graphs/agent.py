@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -129,6 +130,7 @@ class Reflexion:
             recipe.prompts,
             recipe.settings,
             recipe.degradation,
+            recipe.database_url if recipe.shared else None,
         )
         async with AsyncExitStack() as stack:
             persistence = await stack.enter_async_context(open_persistence(recipe.database_url))
@@ -198,6 +200,27 @@ class Reflexion:
     def seam(self) -> Seam:
         """The guards that all its calls share: limits, breaker, cache."""
         return self._open.kit.models.seam
+
+    def shared_budget(
+        self,
+        name: str,
+        *,
+        usd: Decimal | None = None,
+        tokens: int | None = None,
+        requests: int | None = None,
+        patient: bool = False,
+    ) -> SharedBudget:
+        """A budget for `run` that all workers share which name it so; in Redis if there is one, else in PostgreSQL.
+
+        Raises:
+            ConfigurationError: nothing is shared.
+        """
+        store = self._open.kit.models.seam.budgets
+        if store is None:
+            raise ConfigurationError(
+                "a shared budget needs REFLEXION_REDIS_URL, or PostgreSQL and open_reflexion(shared=True)"
+            )
+        return SharedBudget(name, store, usd=usd, tokens=tokens, requests=requests, patient=patient)
 
     async def run(
         self,

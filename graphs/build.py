@@ -73,12 +73,13 @@ def make_kit(
     prompts: Path | None,
     settings: Settings | None,
     degradation: Degradation = in_order,
+    shared_database: str | None = None,
 ) -> Kit:
-    """What the nodes work with; see `build_graph`."""
+    """What the nodes work with; see `build_graph` and `Models`."""
     if own_actor is not None and not isinstance(own_actor, Runnable):
         own_actor = RunnableLambda(own_actor)
     settings = settings or make_settings()
-    models = Models(connection, own=model)
+    models = Models(connection, own=model, shared_database=shared_database)
     prepare_tracing(models.connection)
     return Kit(
         models=models,

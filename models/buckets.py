@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Key = tuple[str, str]
 """Endpoint and model."""
@@ -127,6 +127,22 @@ class Bucket:
         self._at = now
         self._rooms: dict[str, float] = {}
         """By open taking, oldest first: the least room between it and the next."""
+
+    @classmethod
+    def restored(cls, rate: Rate, saved: dict[str, Any]) -> "Bucket":
+        """The bucket that `saved` tells of."""
+        bucket = cls(rate, saved["at"])
+        bucket.level = saved["level"]
+        bucket._rooms = dict(saved["rooms"])
+        return bucket
+
+    def saved(self) -> dict[str, Any]:
+        """All that it remembers, plain JSON."""
+        return {"level": self.level, "at": self._at, "rooms": self._rooms}
+
+    def holds(self, taking: str) -> bool:
+        """Whether it has a taking that is open."""
+        return taking in self._rooms
 
     def refill(self, now: float) -> None:
         """Let time pass; a clock that goes back changes nothing."""

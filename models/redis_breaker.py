@@ -2,21 +2,16 @@
 
 import asyncio
 import json
-import logging
-import math
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, replace
-from typing import Any, cast
+from dataclasses import asdict
+from typing import cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from reflexion.models.breaker import LocalCircuits, Step
+from reflexion.models.breaker import Step
 from reflexion.models.circuit import SLICES, BreakerPolicy, Circuit, CircuitState, Key, Verdict
-
-logger = logging.getLogger(__name__)
+from reflexion.models.shared_circuits import SharedCircuits
 
 _FORGOTTEN_AFTER_S = 86_400
 """A circuit that nobody has entered for so long (and longer than it may be open) is new again."""
@@ -24,19 +19,12 @@ _FORGOTTEN_AFTER_S = 86_400
 _AT_ONCE = 16
 """Steps under way from one process: clients refuse more than the connections of their pool, 100 by default."""
 
-_APART_S = 5.0
-"""How long Redis is left alone after it gave no answer."""
 
-_UNREACHABLE = (RedisError, OSError, TimeoutError)
+class RedisCircuits(SharedCircuits):
+    """Circuits in Redis. Every step is one script there, on the server's clock, and so atomic."""
 
-
-class RedisCircuits:
-    """Circuits in Redis. Every step is one script there, on the server's clock, and so atomic.
-
-    Whoever holds a probe renews its lease while the probe lasts; when the process dies, the lease runs out and another
-    process probes. While Redis gives no answer, each process keeps circuits of its own, and how those ended
-    that had entered in Redis is lost.
-    """
+    server = "Redis"
+    unreachable = (RedisError, OSError, TimeoutError)
 
     def __init__(
         self,
@@ -58,37 +46,14 @@ class RedisCircuits:
             patience_s: seconds for which an answer of Redis is waited for.
             clock: replaces the server's clock, for tests.
         """
-        self._url = url
         policy = policy or BreakerPolicy()
+        super().__init__(policy, lease_s=lease_s, patience_s=patience_s)
+        self._url = url
         kept_s = _FORGOTTEN_AFTER_S + policy.longest_open_s + policy.window_s
         self._policy = json.dumps(asdict(policy) | {"slices": SLICES, "lease_s": lease_s, "forgotten_s": kept_s})
         self._prefix = prefix
-        self._lease_s = lease_s
-        self._patience_s = patience_s
         self._clock = clock
         self._connection: _Connection | None = None
-        self._apart_until = -math.inf
-        self._local = LocalCircuits(policy)
-        self._leases: dict[tuple[Key, int], asyncio.Task[None]] = {}
-        self._leaving: set[asyncio.Task[Step]] = set()
-
-    async def enter(self, key: Key) -> Step:
-        """Ask to send a request. A negative epoch is one of this process's own circuits."""
-        try:
-            step = await self._step(key, "enter")
-        except _UNREACHABLE:
-            step = await self._local.enter(key)
-            return replace(step, epoch=None if step.epoch is None else _swap(step.epoch))
-        if step.epoch is not None and step.after.state == "half_open":
-            self._leases[key, step.epoch] = asyncio.create_task(self._renew(key, step.epoch))
-        return step
-
-    async def leave(self, key: Key, epoch: int, verdict: Verdict, why: str) -> Step:
-        """Tell how an admitted request ended."""
-        leaving = asyncio.create_task(self._leave(key, epoch, verdict, why))
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
-        return await asyncio.shield(leaving)
 
     async def states(self) -> list[CircuitState]:
         """All circuits in Redis, by endpoint and model.
@@ -106,42 +71,15 @@ class RedisCircuits:
             await self._connection.redis.aclose()
         self._connection = None
 
-    async def _leave(self, key: Key, epoch: int, verdict: Verdict, why: str) -> Step:
-        if epoch < 0:
-            return await self._local.leave(key, _swap(epoch), verdict, why)
-        if lease := self._leases.pop((key, epoch), None):
-            lease.cancel()
-        try:
-            return await self._step(key, "leave", epoch, verdict, why)
-        except _UNREACHABLE:  # nothing is known to have changed; a probe's lease runs out
-            return Step("closed", Circuit(since=0.0).seen(key, 0.0))
-
-    async def _renew(self, key: Key, epoch: int) -> None:
-        while True:
-            await asyncio.sleep(self._lease_s / 3)
-            with suppress(*_UNREACHABLE):
-                await self._step(key, "renew", epoch)
-
     async def _step(self, key: Key, what: str, epoch: int = 0, verdict: Verdict = "nothing", why: str = "") -> Step:
         now = "" if self._clock is None else repr(self._clock())
         storable = why.encode("utf-8", "replace").decode()
         arguments: list[str | int] = [what, self._policy, now, epoch, verdict, storable]
         connection = self._connected()
+        name = f"{self._prefix}:{json.dumps(key)}"
         async with connection.turns:
-            done = json.loads(await self._run(connection, f"{self._prefix}:{json.dumps(key)}", arguments))
+            done = json.loads(await self._in_time(lambda: connection.script(keys=[name], args=arguments)))
         return Step(done["before"], Circuit(**done["circuit"]).seen(key, done["now"]), done.get("epoch"))
-
-    async def _run(self, connection: "_Connection", name: str, arguments: list[str | int]) -> Any:
-        if time.monotonic() < self._apart_until:
-            raise TimeoutError("Redis gave no answer a moment ago")
-        try:
-            async with asyncio.timeout(self._patience_s):
-                return await connection.script(keys=[name], args=arguments)
-        except _UNREACHABLE as error:
-            if time.monotonic() >= self._apart_until:
-                logger.warning("circuits are not shared for the next %g s, Redis gave no answer: %r", _APART_S, error)
-            self._apart_until = time.monotonic() + _APART_S
-            raise
 
     def _connected(self) -> "_Connection":
         if self._connection is None or self._connection.loop is not asyncio.get_running_loop():
@@ -157,11 +95,6 @@ class _Connection:
         self.redis = Redis.from_url(url)
         self.script = self.redis.register_script(_SCRIPT)
         self.turns = asyncio.Semaphore(_AT_ONCE)
-
-
-def _swap(epoch: int) -> int:
-    """Between the epochs of own circuits, from 0, and the negative numbers that tell them from those in Redis."""
-    return -1 - epoch
 
 
 _SCRIPT = """

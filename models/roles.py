@@ -39,6 +39,7 @@ class Models:
         *,
         own: BaseChatModel | Mapping[Role, BaseChatModel] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        shared_database: str | None = None,
     ) -> None:
         """Remember where models are; nothing is opened yet.
 
@@ -46,6 +47,7 @@ class Models:
             connection: endpoint and key; None reads the environment.
             own: chat models of the caller's, one for all roles or one per role.
             sleep: waits so many seconds before a request is repeated.
+            shared_database: a PostgreSQL through which workers share limits, circuits and budgets without a Redis.
         """
         self.connection = connection or ConnectionSettings()
         self._own: Mapping[Role, BaseChatModel] = (
@@ -54,6 +56,7 @@ class Models:
         for model in self._own.values():
             keep_secret(identity(model)[2])
         self._sleep = sleep
+        self._shared_database = shared_database
         self._prices = Prices(self.connection.prices)
         # Looked up here and not where it is needed, since that is inside an event loop.
         self._embedded_name = installed_model() or "embedded model"
@@ -95,7 +98,7 @@ class Models:
     def _opened(self) -> "_Opened":
         loop = asyncio.get_running_loop()
         if loop not in self._open:
-            self._open[loop] = _Opened(Seam.of(self.connection))
+            self._open[loop] = _Opened(Seam.of(self.connection, self._shared_database))
         return self._open[loop]
 
     def _client(self, opened: "_Opened", connect: Callable[[], Awaitable[BaseChatModel]], **about: Any) -> ChatClient:

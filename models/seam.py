@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from reflexion.models.breaker import Breaker, Circuits, LocalCircuits
+from reflexion.models.breaker import Breaker
 from reflexion.models.budget import Budget
 from reflexion.models.cache import Cache
 from reflexion.models.circuit import CircuitState, State
@@ -13,12 +12,15 @@ from reflexion.models.errors import ModelConfigurationError
 from reflexion.models.exchange import Guard
 from reflexion.models.ledger import Ledger
 from reflexion.models.limits import Limits, RateLimit, redis_backend
+from reflexion.models.postgres_breaker import PostgresCircuits
+from reflexion.models.postgres_buckets import PostgresBuckets
+from reflexion.models.postgres_budget import PostgresBudgets
 from reflexion.models.replies import Reply
 from reflexion.models.request_log import RequestLog
 from reflexion.models.settings import ConnectionSettings
-
-if TYPE_CHECKING:
-    from reflexion.models.redis_breaker import RedisCircuits
+from reflexion.models.shared_buckets import SharedBuckets
+from reflexion.models.shared_budget import BudgetStore
+from reflexion.models.shared_circuits import SharedCircuits
 
 
 def in_order(
@@ -58,6 +60,8 @@ class Seam:
     log: RequestLog = field(default_factory=RequestLog)
     breaker: Breaker = field(default_factory=Breaker)
     cache: Cache[Reply] | None = None
+    budgets: BudgetStore | None = None
+    """Where workers keep the budgets that they share; None where they share nothing."""
     closers: tuple[Callable[[], Awaitable[None]], ...] = ()
 
     def guards(self, budget: Budget | None, ledger: Ledger | None) -> list[Guard]:
@@ -65,15 +69,19 @@ class Seam:
         return in_order(budget=budget, limits=self.limits, log=self.log, breaker=self.breaker, ledger=ledger)
 
     @classmethod
-    def of(cls, settings: ConnectionSettings) -> "Seam":
+    def of(cls, settings: ConnectionSettings, database_url: str | None = None) -> "Seam":
         """The guards that the settings ask for; with a Redis they are shared by all processes that name it.
+
+        Args:
+            settings: where the Redis is, and the limits.
+            database_url: a PostgreSQL through which they are shared where there is no Redis.
 
         Raises:
             ModelConfigurationError: there is a Redis, and its client is not installed.
         """
-        closers: list[Callable[[], Awaitable[None]]] = []
-        circuits: Circuits = LocalCircuits()
-        backend = None
+        circuits: SharedCircuits | None = None
+        backend: SharedBuckets | None = None
+        budgets: BudgetStore | None = None
         wanted = Limits(
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
@@ -83,16 +91,18 @@ class Seam:
         limited = any((settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency))
         if settings.redis_url:
             url = settings.redis_url.get_secret_value()
-            circuits = shared = _redis_circuits(url)
-            closers.append(shared.aclose)
-            if limited:
-                backend = redis_backend(url)
-                closers.append(backend.aclose)
+            circuits, budgets = _in_redis(url)
+            backend = redis_backend(url) if limited else None
+        elif database_url:
+            circuits, budgets = PostgresCircuits(database_url), PostgresBudgets(database_url)
+            backend = PostgresBuckets(database_url) if limited else None
+        closers = [shared.aclose for shared in (circuits, backend, budgets) if shared]
         return cls(
             limits=RateLimit(wanted, backend=backend) if limited else None,
             log=RequestLog(settings.log_requests),
             breaker=Breaker(circuits, on_change=_tell),
             cache=Cache() if settings.cache else None,
+            budgets=budgets,
             closers=tuple(closers),
         )
 
@@ -102,11 +112,12 @@ class Seam:
             await close()
 
 
-def _redis_circuits(url: str) -> "RedisCircuits":
+def _in_redis(url: str) -> tuple[SharedCircuits, BudgetStore]:
     try:
         from reflexion.models.redis_breaker import RedisCircuits  # noqa: PLC0415 - the extra may be missing
+        from reflexion.models.redis_budget import RedisBudgets  # noqa: PLC0415
     except ImportError as error:
         raise ModelConfigurationError(
             'REFLEXION_REDIS_URL needs the client of Redis: pip install "reflexion-graph[redis]"'
         ) from error
-    return RedisCircuits(url)
+    return RedisCircuits(url), RedisBudgets(url)

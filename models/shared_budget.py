@@ -146,6 +146,9 @@ class SharedBudget:
             yield
         finally:
             self._open.discard(exchange.id)
+            if not self._open and self._renewing:
+                self._renewing.cancel()
+                self._renewing = None
             used = None if exchange.call is None else used_by(exchange.call, needed)
             self._account.settle(needed, used)  # for `remaining`, until the database is asked again
             await self._finished(self._settle(exchange.id, None if used is None else _units(used)))
@@ -208,7 +211,7 @@ class SharedBudget:
         return task
 
     async def _renew(self) -> None:
-        while self._open:
+        while True:
             await asyncio.sleep(self._lease_s / 3)
             try:
                 await self._store.renew(self.name, sorted(self._open), self._lease_s)

@@ -9,8 +9,8 @@ from reflexion.models.errors import ModelError
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
-CONNECTIONS = 4
-"""Of one process."""
+CONNECTIONS = 1
+"""Of one process and kind of counter: steps are short, and a database has few connections for many workers."""
 
 
 class SharedPostgres:
@@ -32,7 +32,7 @@ class SharedPostgres:
         self._patience_s = patience_s
         self._pool: AsyncConnectionPool[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening = asyncio.Lock()
+        self._turns = asyncio.Semaphore(CONNECTIONS)
 
     async def ask(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """The rows that a statement brings.
@@ -44,7 +44,8 @@ class SharedPostgres:
         from psycopg_pool import PoolTimeout  # noqa: PLC0415
 
         try:
-            async with asyncio.timeout(self._patience_s):
+            # Whoever waits for his turn is not kept waiting by the database.
+            async with self._turns_here(), asyncio.timeout(self._patience_s):
                 pool = await self._opened()
                 async with pool.connection() as connection:
                     cursor = await connection.execute(sql.encode(), parameters)
@@ -60,13 +61,16 @@ class SharedPostgres:
         self._pool = None
 
     async def _opened(self) -> "AsyncConnectionPool[Any]":
+        if self._pool is None:
+            self._pool = await self._open()
+        return self._pool
+
+    def _turns_here(self) -> asyncio.Semaphore:
+        """Turns in the running event loop; connections do not outlive theirs."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._pool, self._loop, self._opening = None, loop, asyncio.Lock()
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await self._open()
-            return self._pool
+            self._pool, self._loop, self._turns = None, loop, asyncio.Semaphore(CONNECTIONS)
+        return self._turns
 
     async def _open(self) -> "AsyncConnectionPool[Any]":
         from psycopg import AsyncConnection  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Random schedules of requests against a breaker and against its rules, in one process and in Redis."""
+"""Random schedules of requests against a breaker and against its rules, in one process and shared by several."""
 
 import asyncio
 import contextlib
@@ -157,10 +157,21 @@ async def local(clock, cleanup, runner):
     return LocalCircuits(POLICY, clock=clock)
 
 
-@pytest.mark.parametrize("kept", ["in one process", "in Redis"])
+@pytest.mark.parametrize("kept", ["in one process", "in Redis", "in PostgreSQL"])
 def test_a_breaker_keeps_its_rules_under_any_schedule(kept, request):
     if kept == "in one process":
         circuits, examples = local, 150
+    elif kept == "in PostgreSQL":
+        url, examples = request.getfixturevalue("postgres_url"), 15
+
+        async def circuits(clock, cleanup, runner):
+            from reflexion.models.postgres_breaker import PostgresCircuits
+
+            about = {"prefix": str(uuid.uuid4()), "lease_s": 1e6, "patience_s": 60}
+            shared = PostgresCircuits(url, POLICY, **about, clock=clock)
+            cleanup.callback(lambda: runner.run(shared.aclose()))
+            return shared
+
     else:
         url, examples = request.getfixturevalue("redis_url"), 40
         prefix = request.getfixturevalue("prefix")

@@ -33,12 +33,15 @@ from reflexion.models.shared_budget import SharedBudget
 kind, url, prefix, seed = sys.argv[1:]
 store = RedisBudgets(url, prefix=prefix, patience_s=60) if kind == "redis" else PostgresBudgets(url)
 chance = random.Random(int(seed))
+calls = 0
 
 async def call(shared):
+    global calls
     request = exchange(prompt=20, reply=40)
     async with Budget(parent=shared).around(request):
         await asyncio.sleep(0)
-        if chance.random() < 0.03:
+        calls += 1
+        if chance.random() < 0.03 or (int(seed) < 4 and calls == 5):
             os._exit(9)
         used = chance.randint(0, 40)
         print("paid", 20 + used, flush=True)
@@ -124,7 +127,8 @@ async def test_four_workers_that_die_at_random_never_spend_more_than_there_is(ki
     budget = SharedBudget("all", store, usd=Decimal("4.005"))
     spent, reserved = await usd(budget)
     assert sum(paid) * Decimal("0.001") <= spent + reserved <= budget.limit.usd
-    assert budget.limit.usd - spent - reserved < Decimal("0.06"), "something was left"
+    # A call reserves 0.06, and two that were in flight beside the last refusal may have used less.
+    assert budget.limit.usd - spent - reserved < Decimal("0.06") + 2 * Decimal("0.04"), "something was left"
     assert next(seeds) > 4, "nobody died"
 
 
