@@ -131,7 +131,11 @@ class Prices:
 
     def source(self, model: str) -> Literal["stated", "genai-prices"]:
         """Where the model's price is from, if it has one."""
-        return "stated" if self._stated_for(model) else "genai-prices"
+        return "stated" if self.states(model) else "genai-prices"
+
+    def states(self, model: str) -> bool:
+        """Whether the user has stated the model's price."""
+        return self._stated_for(model) is not None
 
     def _stated_for(self, model: str) -> Price | None:
         return self._stated.get(model) or self._stated.get(undated(model))
