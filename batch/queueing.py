@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 AGEING = 100
-"""A task of one priority more overtakes so many that were read before it, and no others."""
+"""A task of one priority more overtakes those that stand fewer places before it."""
 MOST_WAITING = 10_000
 """How far is read ahead, in tasks; and in bytes."""
 MOST_BYTES = 32 * 2**20
@@ -18,8 +18,8 @@ class Queue(Generic[T]):
     """What has been read and not been handed out, a bounded window onto the stream.
 
     The task with the highest `priority * AGEING - place in the input` goes next. Age counts in tasks, not in seconds:
-    the order depends on nothing but the input, and a task is overtaken by `AGEING` times the difference in priority
-    at most.
+    the order depends on nothing but the input, and a task is overtaken by fewer than `AGEING` times the difference in
+    priority.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """A batch as Python calls it."""
 
 import asyncio
+import math
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -63,7 +64,7 @@ def run_batch(
     except InvalidOperation:
         raise BatchError(f"budget_usd {budget_usd!r} is no amount of money") from None
     for name, limit in {"budget_usd": usd, "budget_tokens": budget_tokens, "deadline_s": deadline_s}.items():
-        if limit is not None and not 0 < limit < float("inf"):
+        if limit is not None and not (math.isfinite(limit) and limit > 0):
             raise BatchError(f"{name} {limit} is no limit: give a number above 0")
     options = Options(
         out=None if out is None else Path(out),

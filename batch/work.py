@@ -283,8 +283,9 @@ class Work:
             self.stop(f"fail-fast: {record.id}: {record.error}", break_off=True)
 
     async def _deliver(self, record: Record) -> None:
-        whole = record.as_json()
-        self.tell("task_finished", **{name: whole[name] for name in _TOLD})
+        if self._options.listener is not None:
+            whole = record.as_json()
+            self.tell("task_finished", **{name: whole[name] for name in _TOLD})
         await self._unread.acquire()
         self.records.put_nowait(record)
 

@@ -115,10 +115,11 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON, as `reflexion run --json` prints it."""
-        lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
+        fields = asdict(self)
+        lists = {key: list(value) for key, value in fields.items() if isinstance(value, tuple)}
         costs = {name: None if cost is None else decimal_text(cost) for name, cost in self.what_if_usd.items()}
         sums = {"advisory": self.advisory, "usage": self.usage.as_json(), "what_if_usd": costs}
-        return {**asdict(self), **lists, **sums}
+        return {**fields, **lists, **sums}
 
 
 def result_of(state: State, thread_id: str) -> Result:

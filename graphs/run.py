@@ -114,11 +114,13 @@ class Run:
                 yield event
             await work
         finally:
+            broken_off = not work.done()
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            # Where it was broken off, LangGraph goes on to write that down. The saver works in turn: this read waits
-            # for it, so that nothing is written any more once the thread is free.
-            await self._graph.aget_state(self._config)
+            (end,) = await asyncio.gather(work, return_exceptions=True)
+            if broken_off or end is not None:
+                # LangGraph goes on to write that down. The saver works in turn: this read waits for it, so that nothing
+                # is written any more once the thread is free.
+                await self._graph.aget_state(self._config)
 
     async def _asked(self, reviewer: Reviewer, request: ReviewRequest) -> Any:
         """The reviewer's decision; to end the run where the caller cancels it meanwhile."""
