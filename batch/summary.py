@@ -4,7 +4,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,26 @@ from reflexion.models.statistics import Percentiles
 from reflexion.models.usage import decimal_text
 
 _MOST_GROUPS = 1000
-"""Kinds of errors that are told apart."""
+"""Kinds that are told apart; what comes beyond them counts as others."""
+_OTHERS = "others"
 _LONGEST = 300
-"""Characters of an error that are shown."""
+"""Characters that are kept of a text."""
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*")
 """What differs between errors of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorGroup:
-    """Errors that differ in numbers and names alone."""
+class Group:
+    """Tasks for which the same was said, but for numbers and names."""
 
-    error: str
-    """The first of them."""
+    said: str
+    """Of the first of them."""
     count: int
     first_id: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +86,10 @@ class Summary:
     usage_by_role: Mapping[str, Usage]
     usage_by_model: Mapping[str, Usage]
     stop_reasons: Mapping[str, int]
-    errors: Sequence[ErrorGroup]
-    """The most frequent first."""
-    not_run: Mapping[str, int]
-    """By the reason."""
+    errors: Sequence[Group]
+    """Why there is no verdict; the most frequent first."""
+    not_run: Sequence[Group]
+    """Why not."""
     failures: Mapping[str, int]
     """Tasks in `error` by the kind of their failure; empty for those that had none."""
     what_if_usd: Mapping[str, Decimal | None]
@@ -114,8 +119,8 @@ class Summary:
             "tokens_per_passed": each(self.usage.tokens, self.passed),
             "cost_usd_per_passed": money(each_usd(self.usage.cost_usd, self.passed)),
             "stop_reasons": dict(self.stop_reasons),
-            "errors": [{"error": g.error, "count": g.count, "first_id": g.first_id} for g in self.errors],
-            "not_run": dict(self.not_run),
+            "errors": [group.as_json() for group in self.errors],
+            "not_run": [group.as_json() for group in self.not_run],
             "what_if_usd": {model: money(cost) for model, cost in self.what_if_usd.items()},
         }
 
@@ -136,15 +141,35 @@ def summarize(records: Path | Iterable[Mapping[str, Any]], others: Mapping[str, 
     return tally.summary(others or {})
 
 
+class _Groups:
+    """Counts texts that differ in numbers and names alone as one."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, tuple[str, str]] = {}
+
+    def add(self, said: str, name: str) -> None:
+        """Count what was said of a task."""
+        kind = _VARIABLE.sub("…", said)[:_LONGEST]
+        if kind not in self._first and len(self._first) >= _MOST_GROUPS:
+            kind, said = _OTHERS, _OTHERS
+        self._counts[kind] += 1
+        self._first.setdefault(kind, (said if len(said) <= _LONGEST else said[:_LONGEST] + "…", name))
+
+    def found(self) -> list[Group]:
+        """The groups, the largest first."""
+        first = self._first
+        return [Group(said=first[k][0], count=n, first_id=first[k][1]) for k, n in self._counts.most_common()]
+
+
 class _Tally:
     """The sums so far. Grows by a few numbers a task, for the percentiles."""
 
     def __init__(self) -> None:
         self._statuses: Counter[Status] = Counter(dict.fromkeys(STATUSES, 0))
         self._stop_reasons: Counter[str] = Counter()
-        self._not_run: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
-        self._errors: dict[str, tuple[str, int, str]] = {}
+        self._errors, self._not_run = _Groups(), _Groups()
         self._advisory = 0
         self._passed_at: Counter[int] = Counter()
         self._most_attempts = 0
@@ -160,9 +185,9 @@ class _Tally:
         status: Status = record["status"]
         self._statuses[status] += 1
         if status == "not_run":
-            self._not_run[_short(record["error"])] += 1
+            self._not_run.add(record["error"], record["id"])
         elif record["error"]:
-            self._add_error(record)
+            self._errors.add(record["error"], record["id"])
         if status == "error":
             self._failures[(record.get("failure") or {}).get("kind", "")] += 1
         if record["stop_reason"] and status != "not_run":
@@ -171,13 +196,6 @@ class _Tally:
             self._add_verdict(record)
         if record["stop_reason"]:
             self._add_use(record)
-
-    def _add_error(self, record: Mapping[str, Any]) -> None:
-        kind = _VARIABLE.sub("…", record["error"])[:_LONGEST]
-        if kind not in self._errors and len(self._errors) >= _MOST_GROUPS:
-            kind = ""
-        error, count, first = self._errors.get(kind, (_short(record["error"]) if kind else "others", 0, record["id"]))
-        self._errors[kind] = (error, count + 1, first)
 
     def _add_verdict(self, record: Mapping[str, Any]) -> None:
         attempts = record["attempts"]
@@ -211,7 +229,6 @@ class _Tally:
         ]
         first = cumulative[0] if cumulative else Rate(0, judged)
         final = Rate(self._statuses["passed"], judged)
-        groups = sorted(self._errors.values(), key=lambda group: -group[1])
         return Summary(
             tasks=sum(self._statuses.values()),
             statuses=self._statuses,
@@ -230,8 +247,8 @@ class _Tally:
             usage_by_role={role: found.total() for role, found in self._by_role.items()},
             usage_by_model={model: found.total() for model, found in self._by_model.items()},
             stop_reasons=dict(self._stop_reasons.most_common()),
-            errors=[ErrorGroup(error=error, count=count, first_id=name) for error, count, name in groups],
-            not_run=dict(self._not_run.most_common()),
+            errors=self._errors.found(),
+            not_run=self._not_run.found(),
             failures=dict(self._failures),
             what_if_usd=self._what_if | {name: cost_at(usage, price) for name, price in others.items()},
         )
@@ -244,10 +261,6 @@ def _as_values(percentiles: Mapping[str, float | None], count: int) -> list[floa
         return []
     half, most = -(-count // 2), -(-95 * count // 100)
     return [p50] * half + [p95] * (most - half) + [p99] * (count - most)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def each(total: int, count: int) -> float | None:

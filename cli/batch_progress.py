@@ -17,6 +17,7 @@ from reflexion.cli.errors import one_line
 from reflexion.models.prices import display_usd
 
 REFRESH_S = 0.25
+FIRST_LINE_S = 2.0
 LINE_S = 30.0
 """Seconds between two lines where there is no terminal."""
 _MOST_ERRORS = 5
@@ -75,6 +76,7 @@ class Display:
     async def _tick(self, batch: Batch) -> None:
         await self.begun.wait()
         if not self.console.is_terminal:
+            await asyncio.sleep(FIRST_LINE_S)
             while True:
                 self.say("; ".join(lines_of(await batch.progress())))
                 await asyncio.sleep(LINE_S)

@@ -21,8 +21,8 @@ from reflexion.models.prices import Priced, Prices, display_usd
 from reflexion.models.statistics import Percentiles
 from reflexion.models.usage import decimal_text
 
-_MOST_ERRORS = 10
-"""Groups of errors that people are shown."""
+_MOST_GROUPS = 10
+"""Kinds of errors that people are shown."""
 _LONGEST = 160
 
 
@@ -106,14 +106,13 @@ def print_summary(found: Summary, console: Console) -> None:
             _say(console, f"per passed task: {each_passed:,.0f} tokens, {_cost(cost)}")
         others = ", ".join(f"{name} {display_usd(cost)}" for name, cost in found.what_if_usd.items())
         _say(console, f"the same tokens elsewhere: {others}")
-    for title, counted in (("stopped by", found.stop_reasons), ("not run", found.not_run)):
-        if counted:
-            reasons = ", ".join(f"{one_line(reason)[:_LONGEST]} ({count:,})" for reason, count in counted.items())
-            _say(console, f"{title}: {reasons}")
-    for group in found.errors[:_MOST_ERRORS]:
-        _say(console, f"error in {group.count:,}, first {group.first_id}: {one_line(group.error)[:_LONGEST]}")
-    if len(found.errors) > _MOST_ERRORS:
-        _say(console, f"and {len(found.errors) - _MOST_ERRORS:,} more kinds of errors")
+    if found.stop_reasons:
+        _say(console, f"stopped by: {', '.join(f'{name} ({count:,})' for name, count in found.stop_reasons.items())}")
+    for title, groups in (("not run", found.not_run), ("no verdict", found.errors)):
+        for group in groups[:_MOST_GROUPS]:
+            _say(console, f"{title}, {group.count:,} from {group.first_id}: {one_line(group.said)[:_LONGEST]}")
+        if len(groups) > _MOST_GROUPS:
+            _say(console, f"{title}: and {len(groups) - _MOST_GROUPS:,} more kinds")
 
 
 def _say(console: Console, text: str) -> None:
