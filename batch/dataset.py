@@ -124,6 +124,8 @@ def _send(client: "Client", experiment: "TracerSession", record: Mapping[str, An
             score=score,
             comment=record["error"] or None,
             trace_id=run_id,
+            session_id=experiment.id,
+            start_time=started,
             feedback_id=_uuid7(started, f"{run_id}/{key}"),
         )
 

@@ -33,7 +33,7 @@ def client(smith, datasets):
 def fill(client, *inputs):
     """A dataset with these inputs; the references are not for the agent's eyes."""
     dataset = client.create_dataset("numbers")
-    examples = [{"inputs": given, "outputs": {"answer": "secret"}} for given in inputs]
+    examples = [{"inputs": given, "reference_outputs": {"answer": "secret"}} for given in inputs]
     client.create_examples(dataset_id=dataset.id, examples=examples)
 
 
