@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError
-from reflexion.batch.record_file import JOURNAL_SUFFIX, RecordFile
+from reflexion.batch.record_file import JOURNAL_SUFFIX, RecordFile, not_ours
 from reflexion.batch.records import FAILED, STATUSES, Record, Status
 from reflexion.batch.tasks import BadLine, Numbered
 from reflexion.nodes import Settings
@@ -299,6 +299,9 @@ def _place(out: Path) -> Path:
         raise BatchError(f"{path}: is a folder: name a file for the results")
     if not path.parent.is_dir():
         raise BatchError(f"{path}: there is no folder {path.parent}: create it first")
+    # Before a journal is put beside it.
+    if path.exists() and path.stat().st_size and not Path(f"{path}{JOURNAL_SUFFIX}").exists():
+        raise not_ours(path)
     return path
 
 
