@@ -70,8 +70,8 @@ def exit_code(found: Summary, progress: Progress, *, interrupted: bool) -> int:
     if ran:
         return NOT_PASSED
     kinds = set(found.failures)
-    if progress.stopped and progress.paused:
-        return UNREACHABLE
+    if progress.stopped and progress.paused:  # by what the endpoint said, or by its silence
+        return WRONG_USE if progress.stopped == progress.paused else UNREACHABLE
     if kinds and kinds <= CONFIGURATION:
         return WRONG_USE
     return UNREACHABLE if kinds and "" not in kinds and set(found.stop_reasons) == {"model_error"} else NOT_PASSED
