@@ -59,7 +59,11 @@ class Record:
 
     def as_line(self) -> bytes:
         """As a line of a file, its end included."""
-        return json.dumps(self.as_json(), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps(self.as_json(), ensure_ascii=False, separators=(",", ":"))
+        # Some readers take these for ends of lines.
+        for end in "\x85\u2028\u2029":
+            text = text.replace(end, f"\\u{ord(end):04x}")
+        return text.encode() + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes | str) -> "Record":

@@ -94,7 +94,8 @@ class Batch:
         self._engine = engine
         self._options = options
         self._generator: weakref.ref[AsyncGenerator[Record, None]] | None = None
-        self._closed: asyncio.Event | None = None
+        self._over = asyncio.Event()
+        self._over.set()
         self._work: Work | None = None
         self._journal: Journal | None = None
         self._reader: TaskReader | None = None
@@ -124,8 +125,8 @@ class Batch:
         generator = self._generator() if self._generator is not None else None
         if generator is not None:
             await generator.aclose()
-        elif self._closed is not None:  # let go of, so that it is closed by the loop, in its own time
-            await self._closed.wait()
+        # Where nobody holds it any more, the event loop closes it.
+        await self._over.wait()
 
     def stop(self, reason: str = "it was stopped") -> None:
         """Hand out no task any more; those at work come to their end, what is left is listed as `not_run`."""
@@ -165,9 +166,9 @@ class Batch:
 
     async def _records(self) -> AsyncGenerator[Record, None]:
         options = self._options
-        self._closed = asyncio.Event()
         async with AsyncExitStack() as stack:
-            stack.callback(self._closed.set)
+            self._over.clear()
+            stack.callback(self._over.set)
             journal = self._journal = await asyncio.to_thread(
                 Journal, options.out, retry=options.retry_failed, accept_changes=options.accept_changes
             )

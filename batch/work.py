@@ -109,6 +109,8 @@ class Work:
 
     def stop(self, reason: str, *, break_off: bool = False) -> None:
         """Hand out no task any more; with `break_off` do not wait for those at work either."""
+        if self._ended:
+            return
         if not self.stopped:
             self.stopped = reason
             self.tell("stopped", reason=reason)

@@ -1,10 +1,13 @@
 """Writes records as they come: those that finish while others are written share one write."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from reflexion.batch.journal import Due, Journal
 from reflexion.batch.records import Record
+
+logger = logging.getLogger(__name__)
 
 
 class Writer:
@@ -17,6 +20,8 @@ class Writer:
         self._waiting: list[tuple[Record, Due]] = []
         self._written: asyncio.Future[None] | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._over: list[str] = []
+        self._forgetting: asyncio.Task[None] | None = None
 
     async def add(self, finished: Sequence[tuple[Record, Due]]) -> None:
         """Write records. It is done to the end even when the caller is cancelled.
@@ -36,6 +41,8 @@ class Writer:
         """Finish what was asked for."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
+        if self._forgetting is not None:
+            await asyncio.wait([self._forgetting])
 
     async def _write(self) -> None:
         while self._written is not None:
@@ -48,4 +55,14 @@ class Writer:
                 written.exception()  # seen, also where nobody waits any more
                 continue
             written.set_result(None)
-            await self._forget([record.result["thread_id"] for record, _ in some if record.ended and record.result])
+            self._over += [record.result["thread_id"] for record, _ in some if record.ended and record.result]
+            if self._forgetting is None or self._forgetting.done():
+                self._forgetting = asyncio.create_task(self._forget_all())
+
+    async def _forget_all(self) -> None:
+        while self._over:
+            threads, self._over = self._over, []
+            try:
+                await self._forget(threads)
+            except Exception:
+                logger.warning("checkpoints of %d finished tasks could not be deleted", len(threads), exc_info=True)

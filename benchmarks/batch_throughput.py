@@ -10,9 +10,11 @@ else; it is run before and after, and the better time counts.
 
 import argparse
 import asyncio
+import cProfile
 import gc
 import json
 import os
+import pstats
 import resource
 import subprocess
 import sys
@@ -41,7 +43,8 @@ HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length
 async def serve(reader, writer):
     try:
         while head := await reader.readuntil(b"\\r\\n\\r\\n"):
-            length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\\r\\n") if line.startswith(b"content-length"))
+            lines = [line.split(b":") for line in head.lower().split(b"\\r\\n")]
+            length = next(int(line[1]) for line in lines if line[0] == b"content-length")
             await reader.readexactly(length)
             await asyncio.sleep({DELAY_S})
             writer.write(HEAD + REPLY)
@@ -66,8 +69,8 @@ def rss_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def bare(url: str, tasks: int, at_once: int) -> float:
-    """Seconds that the calls alone take."""
+async def bare(url: str, tasks: int, at_once: int) -> tuple[float, float]:
+    """Seconds and seconds of CPU that the calls alone take."""
     body = {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 2? " * 20}]}
     numbers = iter(range(tasks))
     limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
@@ -77,9 +80,9 @@ async def bare(url: str, tasks: int, at_once: int) -> float:
             for _ in numbers:
                 (await client.post(f"{url}/chat/completions", json=body)).json()
 
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(worker() for _ in range(at_once)))
-        return time.perf_counter() - started
+        return time.perf_counter() - started, time.process_time() - cpu
 
 
 async def batch(url: str, tasks: int, at_once: int, database: str, folder: Path, *, out: bool, keep: bool) -> dict:
@@ -127,8 +130,12 @@ async def main() -> None:
     parser.add_argument("--database", choices=["sqlite", "memory"], default="sqlite")
     parser.add_argument("--no-out", action="store_true", help="write no records")
     parser.add_argument("--keep-threads", action="store_true")
+    parser.add_argument("--gc", action="store_true", help="let the garbage collector look less often")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
+    if given.gc:
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 20)
     server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
     try:
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
@@ -144,8 +151,6 @@ async def main() -> None:
                 keep=given.keep_threads,
             )
             if given.profile:
-                import cProfile, pstats
-
                 profile = cProfile.Profile()
                 profile.enable()
                 found = await work
@@ -159,8 +164,10 @@ async def main() -> None:
     ideal = given.tasks * DELAY_S / given.at_once
     seconds = found["seconds"]
     print(f"{given.tasks} tasks, {given.at_once} at once, {given.database}")
-    print(f"ideal {ideal:.2f} s, bare loop {min(alone):.2f} s, batch {seconds:.2f} s: {seconds / min(alone):.1f} times")
-    print(f"batch: {given.tasks / seconds:.0f} tasks/s, {1000 * found['cpu'] / given.tasks:.1f} ms CPU a task")
+    loop_s, loop_cpu = map(min, zip(*alone, strict=True))
+    print(f"ideal {ideal:.2f} s, bare loop {loop_s:.2f} s, batch {seconds:.2f} s: {seconds / loop_s:.1f} times")
+    cpu, each = found["cpu"], 1000 / given.tasks
+    print(f"CPU a task: bare loop {loop_cpu * each:.1f} ms, batch {cpu * each:.1f} ms: {cpu / loop_cpu:.1f} times")
     print(f"memory over the start, MB, at each tenth: {found['memory']}; peak {found['peak_mb']:.0f} MB of the process")
     print(f"database {found['database_mb']:.1f} MB")
 
