@@ -159,7 +159,7 @@ async def _open(
 ) -> Any:
     """An open agent, or another engine."""
     if request.engine == "temporal":
-        return _temporal(settings)
+        return _temporal(settings, installation)
     agent = await stack.enter_async_context(
         open_reflexion(
             settings,
@@ -173,10 +173,11 @@ async def _open(
     return agent
 
 
-def _temporal(settings: Settings) -> Engine:
+def _temporal(settings: Settings, installation: Installation) -> Engine:
     if importlib.util.find_spec("temporalio") is None:
         raise ConfigurationError("--engine temporal: needs the extra temporal: install reflexion-graph[temporal]")
-    engine: Engine = importlib.import_module("reflexion.batch.temporal").TemporalEngine(settings)
+    module = importlib.import_module("reflexion.batch.temporal")
+    engine: Engine = module.TemporalEngine(settings, installation=installation)
     return engine
 
 
