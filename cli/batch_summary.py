@@ -107,7 +107,7 @@ def print_summary(found: Summary, console: Console) -> None:
         others = ", ".join(f"{name} {display_usd(cost)}" for name, cost in found.what_if_usd.items())
         _say(console, f"the same tokens elsewhere: {others}")
     if found.stop_reasons:
-        _say(console, f"stopped by: {', '.join(f'{name} ({count:,})' for name, count in found.stop_reasons.items())}")
+        _say(console, f"stop reasons: {', '.join(f'{name} ({count:,})' for name, count in found.stop_reasons.items())}")
     for title, groups in (("not run", found.not_run), ("no verdict", found.errors)):
         for group in groups[:_MOST_GROUPS]:
             _say(console, f"{title}, {group.count:,} from {group.first_id}: {one_line(group.said)[:_LONGEST]}")

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from langsmith import Client
 
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How the work ended."""
@@ -80,13 +83,13 @@ def exit_code(found: Summary, progress: Progress, *, interrupted: bool) -> int:
 def _what_next(request: Request, found: Summary, ended: Ended) -> str:
     progress = ended.progress
     finished = found.tasks - found.statuses["not_run"]
+    failed = finished - found.statuses["passed"]
+    again = f"; --retry-failed runs the {failed:,} again that did not pass" if failed else ""
     if ended.interrupted:
         return f"broken off with {finished:,} tasks finished; the same command goes on"
     if progress.stopped:
-        more = "; give it more" if "budget" in progress.stopped else ""
-        return f"{one_line(progress.stopped)}; the same command goes on{more}"
-    failed = finished - found.statuses["passed"]
-    again = f"; --retry-failed runs the {failed:,} again that did not pass" if failed else ""
+        more = " when it is given more" if "budget" in progress.stopped else ""
+        return f"{one_line(progress.stopped)}; the same command goes on{more}{again}"
     if not progress.ran:
         return f"nothing to do: all {found.tasks:,} tasks are finished in {request.out}{again}"
     return f"results are in {request.out}{again}"
@@ -124,27 +127,30 @@ async def _work(request: Request) -> Ended | None:
 async def _run(batch: Batch, display: Display) -> bool:
     """Work on it to its end; returns whether it was interrupted, which breaks it off in good order."""
 
+    interrupted = False
+
     async def work() -> None:
         async with aclosing(aiter(batch)) as records:
             async for _ in records:
                 pass
 
-    working = asyncio.create_task(work())
-    interrupted = False
+    def end(*_: Any) -> None:
+        display.close()
+        os._exit(INTERRUPTED)  # whatever is half done can be gone on with, as after a crash
 
     def interrupt() -> None:
         nonlocal interrupted
-        if interrupted:
-            display.close()
-            os._exit(INTERRUPTED)  # whatever is half done can be gone on with, as after a crash
         interrupted = True
+        for number in _INTERRUPTS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, end)  # works even where the loop does not any more
         display.note = "breaking off; once more ends it at once"
         display.say(display.note, "yellow")
         working.cancel()
 
-    loop = asyncio.get_running_loop()
+    loop, working = asyncio.get_running_loop(), asyncio.create_task(work())
     with suppress(NotImplementedError):  # on Windows an interrupt ends the program at once
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _INTERRUPTS:
             loop.add_signal_handler(number, interrupt)
     try:
         await working

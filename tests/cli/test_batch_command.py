@@ -130,7 +130,7 @@ def test_a_budget_that_runs_out_ends_it_and_more_goes_on(reflexion, counting, tm
     assert told["spent"]["tokens"] <= 1000
     assert told["statuses"]["not_run"] == sum(group["count"] for group in told["not_run"]) > 0
     assert (told["complete"], "budget" in told["stopped"]) == (False, True)
-    assert "the same command goes on; give it more" in done.stderr
+    assert "the same command goes on when it is given more" in done.stderr
     more = reflexion(*options, "100000", "--retry-failed")
     assert (more.exit_code, json.loads(more.stdout)["statuses"]["passed"]) == (0, 30)
 
