@@ -35,8 +35,8 @@ class Display:
         self._errors = 0
         self.begun = asyncio.Event()
         """Set when the batch knows how it stands."""
-        self.note = ""
-        """What the user should know meanwhile."""
+        self.note = "Ctrl-C breaks off; the same command goes on"
+        """The last line, and a short one: the terminal writes ^C behind it."""
 
     def tell(self, event: BatchEvent) -> None:
         """Listen to the batch."""
@@ -92,8 +92,8 @@ class Display:
         )
         head = Table.grid(padding=(0, 1))
         head.add_row(bar, Text(first, no_wrap=True, overflow="ellipsis"))
-        notes = [self.note] if self.note else []
-        return Group(head, *(Text(line, no_wrap=True, overflow="ellipsis") for line in [*others, *notes]))
+        texts = [Text(line, no_wrap=True, overflow="ellipsis") for line in others]
+        return Group(head, *texts, Text(self.note, style="dim"))
 
 
 def lines_of(progress: Progress) -> list[str]:
@@ -107,13 +107,13 @@ def _ended(progress: Progress) -> int:
 
 def _how_far(progress: Progress) -> str:
     ended, expected, rate = _ended(progress), progress.expected, progress.rate
-    parts = [f"{ended:,} tasks" if expected is None else f"{ended:,} of {expected:,} tasks"]
+    parts = [tasks(ended) if expected is None else f"{ended:,} of {tasks(expected)}"]
     if expected:
         parts.append(f"{min(100, 100 * ended // expected)} %")
     if rate:
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
     parts.append(clock(progress.elapsed_s))
-    if expected and rate and expected > ended and not progress.stopped:
+    if expected and rate and expected > ended and not (progress.stopped or progress.paused):
         parts.append(f"{clock((expected - ended) / rate)} to go")
     return ", ".join(parts)
 
@@ -190,6 +190,11 @@ def _savings(given_up: Mapping[str, Any]) -> str:
 def _short(text: str) -> str:
     line = one_line(text)
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"
+
+
+def tasks(number: int) -> str:
+    """So many tasks."""
+    return f"{number:,} task" if number == 1 else f"{number:,} tasks"
 
 
 def clock(seconds: float) -> str:

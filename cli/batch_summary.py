@@ -10,7 +10,7 @@ from rich.text import Text
 
 from reflexion.batch import STATUSES, BatchError, Progress
 from reflexion.batch.summary import Summary, each, each_usd, summarize
-from reflexion.cli.batch_progress import clock
+from reflexion.cli.batch_progress import clock, tasks
 from reflexion.cli.batch_request import Request
 from reflexion.cli.errors import one_line
 from reflexion.cli.options import NOT_PASSED, PASSED
@@ -60,7 +60,7 @@ def tell(
         console = Console()
         print_summary(found, console)
         if progress is not None:
-            _say(console, f"this process ran {progress.ran:,} tasks in {clock(progress.elapsed_s)}; {_spent(progress)}")
+            _say(console, f"this process ran {tasks(progress.ran)} in {clock(progress.elapsed_s)}; {_spent(progress)}")
         if experiment:
             _say(console, f"sent to LangSmith as experiment {experiment}")
 
@@ -91,7 +91,7 @@ def _spent(progress: Progress) -> str:
 def print_summary(found: Summary, console: Console) -> None:
     """Print it in tables and sentences."""
     counts = ", ".join(f"{found.statuses[status]:,} {status.replace('_', ' ')}" for status in STATUSES)
-    _say(console, f"{found.tasks:,} tasks: {counts}")
+    _say(console, f"{tasks(found.tasks)}: {counts}")
     if found.by_attempt:
         _print(console, _attempts(found))
         _say(console, _does_it_pay(found))

@@ -9,15 +9,14 @@ import signal
 import sys
 from contextlib import AsyncExitStack, aclosing, closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.console import Console
 
 from reflexion.batch import Batch, BatchError, Engine, Progress, run_batch
 from reflexion.batch.stored import stored_records
 from reflexion.batch.summary import Summary, summarize
-from reflexion.cli.batch_progress import Display
+from reflexion.cli.batch_progress import Display, tasks
 from reflexion.cli.batch_request import Request
 from reflexion.cli.batch_summary import other_prices, tell
 from reflexion.cli.errors import one_line
@@ -54,7 +53,7 @@ def work_on(request: Request) -> int:
     if ended is None:
         print("reflexion: broken off before the batch began", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
-    if not ended.progress.counts and not ended.interrupted:
+    if not (ended.progress.counts or ended.progress.stopped or ended.interrupted):
         raise BatchError(f"{request.dataset or request.tasks}: holds no tasks")
     found = summarize(request.out, others)
     tell(request, found, ended.progress, interrupted=ended.interrupted, experiment=ended.experiment)
@@ -86,12 +85,12 @@ def _what_next(request: Request, found: Summary, ended: Ended) -> str:
     failed = finished - found.statuses["passed"]
     again = f"; --retry-failed runs the {failed:,} again that did not pass" if failed else ""
     if ended.interrupted:
-        return f"broken off with {finished:,} tasks finished; the same command goes on"
+        return f"broken off with {tasks(finished)} finished; the same command goes on"
     if progress.stopped:
         more = " when it is given more" if "budget" in progress.stopped else ""
         return f"{one_line(progress.stopped)}; the same command goes on{more}{again}"
     if not progress.ran:
-        return f"nothing to do: all {found.tasks:,} tasks are finished in {request.out}{again}"
+        return f"nothing to do, all is finished: {tasks(found.tasks)} in {request.out}{again}"
     return f"results are in {request.out}{again}"
 
 
@@ -101,27 +100,17 @@ async def _work(request: Request) -> Ended | None:
     display = Display(Console(stderr=True), shown=not request.quiet)
     async with AsyncExitStack() as stack:
         client = _langsmith(stack) if request.dataset else None
-        if client is None:
-            tasks: Any = request.source()
-        else:
-            from reflexion.batch.dataset import dataset_tasks  # noqa: PLC0415
-
-            tasks = await asyncio.to_thread(dataset_tasks, client, request.dataset or "")
-            stack.enter_context(closing(tasks))
+        source = request.source() if client is None else await _examples(client, request.dataset or "", stack)
         engine = await _open(request, settings, installation, display, stack)
-        batch = run_batch(tasks, engine, out=request.out, listener=display.tell, **request.options)
+        batch = run_batch(source, engine, out=request.out, listener=display.tell, **request.options)
         async with display.watching(batch):
             interrupted = await _run(batch, display)
         if not display.begun.is_set():
             return None
-        ended = Ended(progress=await batch.progress(), interrupted=interrupted)
-        if client is None or not request.experiment or interrupted:
-            return ended
-        return Ended(
-            progress=ended.progress,
-            interrupted=False,
-            experiment=await asyncio.to_thread(_send, client, request, ended.progress.batch_id),
-        )
+        progress, experiment = await batch.progress(), ""
+        if client is not None and request.experiment and not interrupted:
+            experiment = await asyncio.to_thread(_send, client, request, progress.batch_id)
+        return Ended(progress=progress, interrupted=interrupted, experiment=experiment)
 
 
 async def _run(batch: Batch, display: Display) -> bool:
@@ -197,10 +186,15 @@ def _langsmith(stack: AsyncExitStack) -> "Client":
     return client
 
 
+async def _examples(client: "Client", dataset: str, stack: AsyncExitStack) -> BinaryIO:
+    from reflexion.batch.dataset import dataset_tasks  # noqa: PLC0415
+
+    return stack.enter_context(closing(await asyncio.to_thread(dataset_tasks, client, dataset)))
+
+
 def _send(client: "Client", request: Request, batch_id: str) -> str:
     from reflexion.batch.dataset import upload_experiment  # noqa: PLC0415
 
-    name, _ = upload_experiment(
-        client, request.dataset or "", request.experiment or "", batch_id, stored_records(Path(request.out))
-    )
+    records = stored_records(request.out)
+    name, _ = upload_experiment(client, request.dataset or "", request.experiment or "", batch_id, records)
     return name

@@ -81,7 +81,7 @@ def test_all_passed_is_exit_code_0_and_again_is_nothing_to_do(reflexion, countin
     paid = counting.count
     again = reflexion("batch", path, "--out", "out.jsonl", "--no-memory")
     assert (first.exit_code, again.exit_code, paid, counting.count) == (0, 0, 2, 2)
-    assert "nothing to do: all 2 tasks are finished in out.jsonl" in again.stderr
+    assert "nothing to do, all is finished: 2 tasks in out.jsonl" in again.stderr
 
 
 def test_failed_ones_are_run_again_on_request(reflexion, counting, tmp_path):
@@ -172,6 +172,30 @@ def test_a_dataset_goes_in_and_an_experiment_comes_out(reflexion, counting, monk
     (experiment,) = datasets.experiments.values()
     assert (done.exit_code, json.loads(done.stdout)["experiment"]) == (0, experiment["name"])
     assert [run.fields["reference_example_id"] for run in smith.runs] == list(datasets.examples)
+
+
+def test_an_experiment_that_is_not_taken_is_sent_by_the_same_command(reflexion, counting, monkeypatch, tmp_path):
+    datasets = FakeDatasets()
+    with FakeLangSmith() as smith:
+        datasets.mount(smith)
+        monkeypatch.setenv("LANGSMITH_ENDPOINT", smith.url)
+        monkeypatch.setenv("LANGSMITH_API_KEY", "any")
+        dataset = datasets.answer("POST", "/datasets", b'{"name": "numbers"}')[1]["id"]
+        example = {"dataset_id": dataset, "inputs": {"task": "Name number 1.", "expect": "1."}, "outputs": {}}
+        datasets.answer("POST", "/examples", json.dumps(example).encode())
+
+        def reply(body):
+            smith.misbehave(Reply(status=403))  # from now on, so when the results are to be sent
+            return "Answer: 1."
+
+        counting.default("m", reply)
+        options = ["--dataset", "numbers", "--experiment", "first", "--out", "out.jsonl", "--no-memory", "--json"]
+        refused = reflexion("batch", *options)
+        smith.behave()
+        done = reflexion("batch", *options)
+        smith.wait_for(lambda server: len(server.feedback) == 4)
+    assert (refused.exit_code, done.exit_code, counting.count) == (2, 0, 1)
+    assert "cannot be sent to LangSmith" in refused.stderr
 
 
 def start(server, folder, *arguments):
