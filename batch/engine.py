@@ -89,7 +89,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def forget(self, jobs: Sequence[str]) -> None:
+    async def forget(self, threads: Sequence[str]) -> None:
         """Delete what is kept of these threads: their results are safe."""
         ...
 

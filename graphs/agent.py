@@ -184,7 +184,7 @@ class Reflexion:
     async def result(self, thread: str) -> Result | None:
         """The result of the thread's last run; None where there is none, or it has not ended."""
         state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
-        return result_of(state.values, thread) if not state.next and state.values.get("stop_reason") else None  # type: ignore[arg-type]
+        return result_of(state.values, thread) if not state.tasks and state.values.get("stop_reason") else None  # type: ignore[arg-type]
 
     @property
     def seam(self) -> Seam:

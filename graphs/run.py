@@ -136,9 +136,11 @@ class Run:
 
     def _goes_on(self, given: Input | None, before: StateSnapshot) -> bool:
         """Whether this goes on with what the thread has left unfinished."""
-        if given is None and not before.next:
+        # Not `next`, which leaves out what has ended in the step that was broken off.
+        unfinished = bool(before.tasks)
+        if given is None and not unfinished:
             raise ConfigurationError(f"thread {self._thread_id!r} has nothing unfinished to go on with: give a task")
-        return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
+        return unfinished and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
     async def _with_history(self, last_run: str | None, resumed: bool) -> Scope:
         """The scope with what the ledger holds of a run that is resumed.
@@ -168,7 +170,7 @@ class Run:
 
 def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
     """The task of a run that was broken off; before its first step was done there is only the input."""
-    if START in left.next:
+    if START in [task.name for task in left.tasks]:
         return None  # not even that can be read yet
     if "recall" not in left.next:
         return left.values["spec"]  # type: ignore[no-any-return]

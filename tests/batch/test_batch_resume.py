@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from contextlib import suppress
 
 import pytest
@@ -23,24 +24,60 @@ def needed(number):
 def answer(body):
     number = number_in(body)
     wrong = number % 3 == 0 and "Look it up" not in str(body["messages"])
-    return Reply("no" if wrong else f"Answer: {number}.", delay_s=0.01)
+    return "no" if wrong else f"Answer: {number}."
+
+
+class Moment:
+    """Holds every request that comes after so many answers, so that a process can be killed in mid-work."""
+
+    def __init__(self, server):
+        self.server = server
+        self.answered = 0
+        self.after = 0
+        self.reached = threading.Event()
+        replies = {
+            "m": answer,
+            "reflector-m": lambda _: {"improvement": "Look it up."},
+            "planner-m": lambda _: "1. Do.",
+        }
+        self.models = list(replies)
+        for model, reply in replies.items():
+            server.default(model, self.counted(reply))
+
+    def counted(self, reply):
+        def counted(body):
+            self.answered += 1
+            if self.answered == self.after:
+                for model in self.models:
+                    self.server.hold(model)
+                self.reached.set()
+            return reply(body)
+
+        return counted
+
+    def kill(self, start, after):
+        """Start a child, and kill it after so many answers in all."""
+        self.after = after
+        child = start()
+        try:
+            assert self.reached.wait(200)
+        finally:
+            child.kill()
+        self.reached.clear()
+        for model in self.models:
+            self.server.release(model)
 
 
 def killed_and_gone_on_with(bench, number):
-    bench.server.default("m", answer)
-    path = bench.file(*(task(n) for n in range(number)))
-    assert path.name == "in.jsonl"
+    def start():
+        return BatchChild(bench.server.base_url, bench.folder, {"concurrency": AT_ONCE})
+
+    moment = Moment(bench.server)
+    bench.file(*(task(n) for n in range(number)))
     total = sum(map(needed, range(number)))
-    moments = sorted(random.Random(7).sample(range(2, total - 8), KILLS))
-    for moment in moments:
-        child = BatchChild(bench.server.base_url, bench.folder, {"concurrency": AT_ONCE})
-        try:
-            bench.server.wait_for("m", len(bench.server.requests_for("m")) + 1, timeout_s=100)
-            while bench.server.count < moment:
-                bench.server.wait_for("m", len(bench.server.requests_for("m")) + 1, timeout_s=100)
-        finally:
-            child.kill()
-    last = BatchChild(bench.server.base_url, bench.folder, {"concurrency": AT_ONCE}).says()
+    for after in sorted(random.Random(7).sample(range(1, total), KILLS)):
+        moment.kill(start, after)
+    last = start().says()
     assert {status for _, status in last} == {"passed"}
 
     written = bench.written()
