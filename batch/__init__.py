@@ -8,6 +8,7 @@ from reflexion.batch.progress import BatchEvent, Listener, Progress
 from reflexion.batch.reading import Tasks
 from reflexion.batch.records import FAILED, STATUSES, Record, Status, status_of
 from reflexion.batch.run import Batch, run_batch
+from reflexion.batch.summary import Summary, summarize
 from reflexion.batch.tasks import Task
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "Savings",
     "Spent",
     "Status",
+    "Summary",
     "Task",
     "Tasks",
     "Terms",
     "run_batch",
     "status_of",
+    "summarize",
 ]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError
-from reflexion.batch.record_file import JOURNAL_SUFFIX, RecordFile
-from reflexion.batch.records import FAILED, Record, Status
+from reflexion.batch.record_file import JOURNAL_SUFFIX, RecordFile, not_ours
+from reflexion.batch.records import FAILED, STATUSES, Record, Status
 from reflexion.batch.tasks import BadLine, Numbered
 from reflexion.nodes import Settings
 
@@ -90,14 +90,15 @@ class Journal:
         """Compare the settings with those that the batch was begun with, and keep them.
 
         Raises:
-            BatchChanged: they are others, and that is not accepted.
+            BatchChanged: they are others, there are results that rest on the old ones, and that is not accepted.
         """
         now = settings.model_dump(mode="json")
         before = json.loads(self._kept("settings", json.dumps(now, sort_keys=True)))
         changed = [name for name in sorted({*now, *before}) if now.get(name) != before.get(name)]
         if not changed:
             return
-        if not self._accept:
+        rests_on_them = any(self.counts[status] for status in STATUSES if status not in {"error", "not_run"})
+        if rests_on_them and not self._accept:
             said = "; ".join(f"{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in changed)
             raise BatchChanged(
                 f"{self.path}: was begun with other settings: {said}. Give the old ones again, or accept the changes "
@@ -138,6 +139,11 @@ class Journal:
                     self._keep("end", self._records.end)
             except (OSError, sqlite3.Error) as error:
                 raise _explained(self.path, error) from error
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Offset and length of each task's record, in the order of the file."""
+        with self._guard:
+            yield from self._db.execute("SELECT offset, length FROM tasks ORDER BY offset")
 
     def settle(self) -> None:
         """Put the records in the order of the input, each task's last one only; whole or not at all."""
@@ -293,6 +299,9 @@ def _place(out: Path) -> Path:
         raise BatchError(f"{path}: is a folder: name a file for the results")
     if not path.parent.is_dir():
         raise BatchError(f"{path}: there is no folder {path.parent}: create it first")
+    # Before a journal is put beside it.
+    if path.exists() and path.stat().st_size and not Path(f"{path}{JOURNAL_SUFFIX}").exists():
+        raise not_ours(path)
     return path
 
 

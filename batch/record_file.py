@@ -12,6 +12,14 @@ from reflexion.batch.errors import BatchError
 JOURNAL_SUFFIX: Final = ".journal"
 
 
+def not_ours(path: Path) -> BatchError:
+    """What is said of a file that holds something, and is not known to be of a batch."""
+    return BatchError(
+        f"{path}: exists, and is not of a batch that could be gone on with (its journal {path.name}{JOURNAL_SUFFIX} is "
+        "missing): write to another file, or move this one away"
+    )
+
+
 class RecordFile:
     """The file, open."""
 
@@ -25,10 +33,7 @@ class RecordFile:
         """Cut off what was not committed."""
         size = os.fstat(self._descriptor).st_size
         if size and not begun:
-            raise BatchError(
-                f"{self._path}: exists, and is not of a batch that could be gone on with (its journal "
-                f"{self._path.name}{JOURNAL_SUFFIX} is missing): write to another file, or move this one away"
-            )
+            raise not_ours(self._path)
         if size < end:
             raise BatchError(
                 f"{self._path}: has lost records that its journal {self._path.name}{JOURNAL_SUFFIX} knows of ({size} "

@@ -7,8 +7,26 @@ from typing import Annotated
 
 import typer
 
+from reflexion.cli.batch import batch
 from reflexion.cli.memory import memory
-from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
+from reflexion.cli.options import (
+    AsJson,
+    AttemptStyle,
+    BaseUrl,
+    Database,
+    Fallback,
+    GenerateTests,
+    Lang,
+    MaxAttempts,
+    ModelName,
+    Namespace,
+    NoMemory,
+    Patience,
+    Prompts,
+    Threshold,
+    given,
+    leave,
+)
 
 app = typer.Typer(
     name="reflexion",
@@ -20,6 +38,7 @@ app = typer.Typer(
 )
 
 app.add_typer(memory)
+app.command()(batch)
 
 
 @app.command()
@@ -31,15 +50,12 @@ def run(
     expect: Annotated[
         str | None, typer.Option(help="Expected answer: TEXT, re:PATTERN, num:3.14±0.01 or json:{schema}.")
     ] = None,
-    generate_tests: Annotated[
-        bool,
-        typer.Option("--generate-tests", help="Without tests, let the model write some, and run its code on them."),
-    ] = False,
+    generate_tests: GenerateTests = False,
     criteria: Annotated[list[str] | None, typer.Option(help="What a critic is to look at; may be repeated.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Attempts at the most [3].")] = None,
-    patience: Annotated[int | None, typer.Option(help="End after so many attempts without a better score.")] = None,
-    attempt_style: Annotated[str | None, typer.Option(help="fresh, revise or auto [auto].")] = None,
+    threshold: Threshold = None,
+    max_attempts: MaxAttempts = None,
+    patience: Patience = None,
+    attempt_style: AttemptStyle = None,
     review: Annotated[
         str | None,
         typer.Option(help="Ask before an answer is accepted (answer), before another attempt (attempt), or both."),
@@ -55,14 +71,12 @@ def run(
     model: ModelName = None,
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the run may spend.")] = None,
-    fallback: Annotated[
-        list[str] | None, typer.Option(help="Model to ask where the one before cannot answer; may be repeated.")
-    ] = None,
+    fallback: Fallback = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds that the run may work.")] = None,
-    no_memory: Annotated[bool, typer.Option("--no-memory", help="Neither use lessons nor leave any.")] = False,
-    namespace: Annotated[str | None, typer.Option(help="Namespace of the lessons.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    no_memory: NoMemory = False,
+    namespace: Namespace = None,
+    lang: Lang = None,
     prompts: Prompts = None,
     database: Database = None,
     as_json: AsJson = False,
@@ -108,7 +122,7 @@ def calibrate(
     file: Annotated[
         Path, typer.Argument(help="Labelled examples: one JSON object a line, with task, answer and truth.")
     ],
-    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
+    threshold: Threshold = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the first examples.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 4,
     out: Annotated[
@@ -119,7 +133,7 @@ def calibrate(
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the calibration may spend.")] = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the calibration may use.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    lang: Lang = None,
     prompts: Prompts = None,
     database: Database = None,
     as_json: AsJson = False,
