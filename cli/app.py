@@ -7,8 +7,26 @@ from typing import Annotated
 
 import typer
 
+from reflexion.cli.batch import batch
 from reflexion.cli.memory import memory
-from reflexion.cli.options import AsJson, BaseUrl, Database, ModelName, Prompts, given, leave
+from reflexion.cli.options import (
+    AsJson,
+    AttemptStyle,
+    BaseUrl,
+    Database,
+    Fallback,
+    GenerateTests,
+    Lang,
+    MaxAttempts,
+    ModelName,
+    Namespace,
+    NoMemory,
+    Patience,
+    Prompts,
+    Threshold,
+    given,
+    leave,
+)
 from reflexion.cli.threads import threads
 
 app = typer.Typer(
@@ -22,6 +40,7 @@ app = typer.Typer(
 
 app.add_typer(memory)
 app.add_typer(threads)
+app.command()(batch)
 
 
 @app.command()
@@ -33,15 +52,12 @@ def run(
     expect: Annotated[
         str | None, typer.Option(help="Expected answer: TEXT, re:PATTERN, num:3.14±0.01 or json:{schema}.")
     ] = None,
-    generate_tests: Annotated[
-        bool,
-        typer.Option("--generate-tests", help="Without tests, let the model write some, and run its code on them."),
-    ] = False,
+    generate_tests: GenerateTests = False,
     criteria: Annotated[list[str] | None, typer.Option(help="What a critic is to look at; may be repeated.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Attempts at the most [3].")] = None,
-    patience: Annotated[int | None, typer.Option(help="End after so many attempts without a better score.")] = None,
-    attempt_style: Annotated[str | None, typer.Option(help="fresh, revise or auto [auto].")] = None,
+    threshold: Threshold = None,
+    max_attempts: MaxAttempts = None,
+    patience: Patience = None,
+    attempt_style: AttemptStyle = None,
     review: Annotated[
         str | None,
         typer.Option(help="Ask before an answer is accepted (answer), before another attempt (attempt), or both."),
@@ -57,14 +73,12 @@ def run(
     model: ModelName = None,
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the run may spend.")] = None,
-    fallback: Annotated[
-        list[str] | None, typer.Option(help="Model to ask where the one before cannot answer; may be repeated.")
-    ] = None,
+    fallback: Fallback = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds that the run may work.")] = None,
-    no_memory: Annotated[bool, typer.Option("--no-memory", help="Neither use lessons nor leave any.")] = False,
-    namespace: Annotated[str | None, typer.Option(help="Namespace of the lessons.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    no_memory: NoMemory = False,
+    namespace: Namespace = None,
+    lang: Lang = None,
     prompts: Prompts = None,
     database: Database = None,
     as_json: AsJson = False,
@@ -110,7 +124,7 @@ def calibrate(
     file: Annotated[
         Path, typer.Argument(help="Labelled examples: one JSON object a line, with task, answer and truth.")
     ],
-    threshold: Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")] = None,
+    threshold: Threshold = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the first examples.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 4,
     out: Annotated[
@@ -121,7 +135,7 @@ def calibrate(
     base_url: BaseUrl = None,
     budget_usd: Annotated[str | None, typer.Option(help="Dollars that the calibration may spend.")] = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the calibration may use.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")] = None,
+    lang: Lang = None,
     prompts: Prompts = None,
     database: Database = None,
     as_json: AsJson = False,
@@ -165,6 +179,31 @@ def studio(
     from reflexion.cli.studio import serve  # noqa: PLC0415
 
     leave(lambda: serve(port, jobs=jobs, database=database, verbose=verbose))
+
+
+@app.command()
+def worker(
+    concurrency: Annotated[int, typer.Option(min=1, help="Tasks at once.")] = 8,
+    address: Annotated[str | None, typer.Option(help="Temporal's host and port [127.0.0.1:7233].")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Temporal's namespace [default].")] = None,
+    task_queue: Annotated[str | None, typer.Option(help="Which batches it works for [reflexion].")] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, help="Seconds that steps may still take when it is asked to end.")
+    ] = 20.0,
+    base_url: BaseUrl = None,
+    database: Database = None,
+    prompts: Prompts = None,
+) -> None:
+    """Work on the tasks of batches that `reflexion batch --engine temporal` hands out."""
+    from reflexion.cli.worker import Request, run_worker  # noqa: PLC0415
+
+    request = Request(
+        place=given(address=address, namespace=namespace, task_queue=task_queue),
+        installation=given(base_url=base_url, database_url=database, prompts=prompts),
+        concurrency=concurrency,
+        drain_s=drain,
+    )
+    leave(lambda: run_worker(request))
 
 
 @app.command()

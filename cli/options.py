@@ -16,6 +16,19 @@ ModelName = Annotated[
 ]
 Database = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory://.")]
 Prompts = Annotated[Path | None, typer.Option(help="Folder with prompt files of your own.")]
+GenerateTests = Annotated[
+    bool, typer.Option("--generate-tests", help="Without tests, let the model write some, and run its code on them.")
+]
+Threshold = Annotated[float | None, typer.Option(help="Score from 0 to 1 that passes [0.8].")]
+MaxAttempts = Annotated[int | None, typer.Option(help="Attempts at the most [3].")]
+Patience = Annotated[int | None, typer.Option(help="End after so many attempts without a better score.")]
+AttemptStyle = Annotated[str | None, typer.Option(help="fresh, revise or auto [auto].")]
+Fallback = Annotated[
+    list[str] | None, typer.Option(help="Model to ask where the one before cannot answer; may be repeated.")
+]
+NoMemory = Annotated[bool, typer.Option("--no-memory", help="Neither use lessons nor leave any.")]
+Namespace = Annotated[str | None, typer.Option(help="Namespace of the lessons.")]
+Lang = Annotated[str | None, typer.Option(help="Language of the prompts: en or de [en].")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 

@@ -10,6 +10,7 @@ from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, e
 from reflexion.graphs.labelled import Example, make_example, read_examples
 from reflexion.graphs.result import Result
 from reflexion.graphs.reviewing import Reviewer, ReviewPending
+from reflexion.graphs.run import Drained
 from reflexion.models import Fenced
 from reflexion.nodes.review import ReviewRequest
 from reflexion.nodes.settings import ConfigurationError, Settings
@@ -18,6 +19,7 @@ __all__ = [
     "CalibrationReport",
     "ConfigurationError",
     "Consolidation",
+    "Drained",
     "Example",
     "ExampleResult",
     "Experiment",

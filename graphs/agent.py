@@ -1,60 +1,37 @@
 """The agent as Python calls it: an open database, the compiled graph, one run at a time on a thread."""
 
-import asyncio
 import math
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from contextlib import aclosing
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
 
 from reflexion.evaluators import Evaluator
-from reflexion.graphs.build import Model, assemble, make_kit
+from reflexion.graphs.build import Model
+from reflexion.graphs.checks import check_models, clients
 from reflexion.graphs.installation import read_installation
-from reflexion.graphs.result import Result
+from reflexion.graphs.recipe import Opened, Recipe
+from reflexion.graphs.result import Result, result_of
 from reflexion.graphs.reviewing import GivenDecision, Reviewer
-from reflexion.graphs.routing import recursion_limit
 from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
-from reflexion.memory import Persistence, open_persistence
-from reflexion.models import ROLES, Budget, ChatClient, ConnectionSettings, SharedBudget, prepare_tracing
-from reflexion.nodes import MOST_ATTEMPTS, ConfigurationError, Kit, Settings, make_settings
+from reflexion.memory import Persistence
+from reflexion.models import Budget, ConnectionSettings, Seam, SharedBudget, prepare_tracing
+from reflexion.nodes import ConfigurationError, Settings, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
 from reflexion.nodes.scope import Scope
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recipe:
-    """What an agent is opened from."""
-
-    settings: Settings
-    model: Model | None
-    evaluator: Evaluator | Callable[..., Any] | None
-    actor: Runnable[Any, Any] | Callable[..., Any] | None
-    connection: ConnectionSettings | None
-    database_url: str | None
-    embeddings: Embeddings | bool
-    prompts: Path | None
-    degradation: Degradation
-    shared: bool
-
-
-@dataclass(slots=True)
-class _Opened:
-    """What an open agent holds."""
-
-    persistence: Persistence
-    kit: Kit
-    graph: Graph
-    stack: AsyncExitStack
+if TYPE_CHECKING:
+    from reflexion.batch import Batch, Tasks
 
 
 def open_reflexion(
@@ -91,7 +68,7 @@ def open_reflexion(
     """
     installation = read_installation()
     return Reflexion(
-        _Recipe(
+        Recipe(
             settings=settings or make_settings(),
             model=model,
             evaluator=evaluator,
@@ -109,10 +86,11 @@ def open_reflexion(
 class Reflexion:
     """A Reflexion agent. Make one with `open_reflexion`."""
 
-    def __init__(self, recipe: _Recipe) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._opened: _Opened | None = None
+        self._opened: Opened | None = None
         self._running: dict[str, Run] = {}
+        self._draining = False
 
     async def __aenter__(self) -> Self:
         """Open the database and compile the graph.
@@ -121,33 +99,7 @@ class Reflexion:
             DatabaseError: the database cannot be opened, or not be shared by workers that are to share it.
             PromptError: the prompt files cannot be used.
         """
-        recipe = self._recipe
-        kit = await asyncio.to_thread(
-            make_kit,
-            recipe.model,
-            recipe.evaluator,
-            recipe.actor,
-            recipe.connection,
-            recipe.prompts,
-            recipe.settings,
-            recipe.degradation,
-            recipe.database_url if recipe.shared else None,
-        )
-        async with AsyncExitStack() as stack:
-            persistence = await stack.enter_async_context(
-                open_persistence(recipe.database_url, embeddings=recipe.embeddings)
-            )
-            stack.push_async_callback(kit.models.aclose)
-            if recipe.shared:
-                persistence.needed_fences()
-            await persistence.ledger.prune()
-            kit = replace(kit, store=persistence.store)
-            graph = assemble(kit).compile(
-                checkpointer=persistence.checkpointer, store=persistence.store, name="reflexion"
-            )
-            most = make_settings(recipe.settings, max_attempts=MOST_ATTEMPTS, review="both")
-            limited = graph.with_config(recursion_limit=recursion_limit(most))
-            self._opened = _Opened(persistence, kit, limited, stack.pop_all())
+        self._opened = await self._recipe.open()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -156,7 +108,7 @@ class Reflexion:
         await opened.stack.aclose()
 
     @property
-    def _open(self) -> _Opened:
+    def _open(self) -> Opened:
         if self._opened is None:
             raise RuntimeError("the agent is not open: use `async with open_reflexion() as agent`, or run_sync")
         return self._opened
@@ -183,7 +135,26 @@ class Reflexion:
     def uses_embedded_model(self) -> bool:
         """Whether any role is served by the embedded model."""
         kit, settings = self._open.kit, self._recipe.settings
-        return any(client.embedded for client in _clients(kit, settings))
+        return any(client.embedded for client in clients(kit, settings))
+
+    def check(self, budget: Budget | SharedBudget | None = None) -> None:
+        """Refuse what no run of this agent could be made with, inside of a budget if there is one.
+
+        Raises:
+            ModelConfigurationError: a role has no usable model.
+            ConfigurationError: there is a budget in USD, and a model whose price is unknown.
+        """
+        check_models(self._open.kit, self._recipe.settings, budget)
+
+    async def result(self, thread: str) -> Result | None:
+        """The result of the thread's last run; None where there is none, or it has not ended."""
+        state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
+        return result_of(state.values, thread) if not state.tasks and state.values.get("stop_reason") else None  # type: ignore[arg-type]
+
+    @property
+    def seam(self) -> Seam:
+        """The guards that all its calls share: limits, breaker, cache."""
+        return self._open.kit.models.seam
 
     def shared_budget(
         self,
@@ -309,6 +280,16 @@ class Reflexion:
 
         return run_in_background(run)
 
+    def run_batch(self, tasks: "Tasks", **options: Any) -> "Batch":
+        """Many tasks; iterate over it for their records as they finish. `reflexion.batch.run_batch` has the options.
+
+        Raises:
+            BatchError: they cannot be used.
+        """
+        from reflexion.batch import run_batch  # noqa: PLC0415 - who runs one task has no need of it
+
+        return run_batch(tasks, self, **options)
+
     async def cancel(self, thread: str) -> bool:
         """End the run on a thread with its best attempt and the stop reason `cancelled`.
 
@@ -323,6 +304,12 @@ class Reflexion:
             return False
         run.cancel()
         return True
+
+    def drain(self) -> None:
+        """Let every run stop when its step is done, with `Drained`: another worker goes on. It begins no other run."""
+        self._draining = True
+        for run in self._running.values():
+            run.drain()
 
     async def _events(
         self,
@@ -340,7 +327,7 @@ class Reflexion:
     ) -> AsyncGenerator[Event, None]:
         opened = self._open
         settings = make_settings(self._recipe.settings, **changes)
-        _check_models(opened.kit, settings, scope.budget)
+        check_models(opened.kit, settings, scope.budget)
         given: Input | None = None
         if task is not None:
             listed: Any = [criteria] if isinstance(criteria, str) else criteria
@@ -359,44 +346,11 @@ class Reflexion:
         async with hold(thread_id, wait_s=wait_s) as fence:
             run = Run(opened.graph, thread_id, settings, replace(scope, store=persistence.ledger, fence=fence))
             self._running[thread_id] = run
+            if self._draining:
+                run.drain()
             try:
                 async with aclosing(run.events(given, decision=decision, reviewer=reviewer)) as events:
                     async for event in events:
                         yield event
             finally:
                 del self._running[thread_id]
-
-
-def _clients(kit: Kit, settings: Settings) -> list[ChatClient]:
-    """The clients of the roles that are left to a model, those that may take their place included.
-
-    Raises:
-        ModelConfigurationError: one of them has no usable model.
-    """
-    replaced = {"actor": kit.actor, "evaluator": kit.evaluator}
-    roles = [role for role in ROLES if replaced.get(role) is None]
-    behind = [*settings.fallback_models, *([settings.cheaper_model] if settings.cheaper_model else [])]
-    names = [(role, name) for role in roles for name in (settings.model_for(role), *behind)]
-    return [kit.models.client(role, name) for role, name in names]
-
-
-def _check_models(kit: Kit, settings: Settings, around: Budget | SharedBudget | None) -> None:
-    """Refuse, before anything is paid for, what no run could be made with.
-
-    Raises:
-        ModelConfigurationError: a role has no usable model.
-        ConfigurationError: there is a budget in USD, and a model whose price is unknown.
-    """
-    in_usd = settings.budget_usd or settings.thread_budget_usd or _caps_usd(around)
-    for client in _clients(kit, settings):
-        if in_usd and not client.has_price():
-            raise ConfigurationError(
-                f"a budget in USD needs the price of {client.name!r}, which is unknown: state it as "
-                f'REFLEXION_PRICES=\'{{"{client.name}": {{"input": 0.5, "output": 1.5}}}}\' (USD per million tokens), '
-                "or use a budget in tokens"
-            )
-
-
-def _caps_usd(budget: Budget | SharedBudget | None) -> bool:
-    """Whether it, or one around it, is a budget in USD."""
-    return budget is not None and (budget.limit.usd is not None or _caps_usd(budget.parent))

@@ -141,7 +141,7 @@ def _thread_of(config: RunnableConfig, name: str, arguments: dict[str, Any]) -> 
 async def _finished(agent: Reflexion, thread: str) -> Result | None:
     """The result of a call that was made before; None where there is none that says anything."""
     state = await agent.graph.aget_state({"configurable": {"thread_id": thread}})
-    if state.next or state.values.get("stop_reason") not in SAYS_SOMETHING:
+    if state.tasks or state.values.get("stop_reason") not in SAYS_SOMETHING:
         return None
     return result_of(state.values, thread)  # type: ignore[arg-type]
 

@@ -19,18 +19,22 @@ from reflexion.nodes import Failure, StopReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUsage(Usage):
-    """What a run used, in all, by role and by model."""
+    """What a run used, in all, by role and by model, and what of it trying again took."""
 
     by_role: dict[str, Usage] = field(default_factory=dict)
     by_model: dict[str, Usage] = field(default_factory=dict)
     """By the model that was asked for."""
+    after_first: Usage = field(default_factory=Usage)
+    """What came after the first attempt was judged: reflections, plans, and further attempts."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON."""
         parts = {"by_role": self.by_role, "by_model": self.by_model}
-        return Usage.as_json(self) | {
-            name: {key: usage.as_json() for key, usage in part.items()} for name, part in parts.items()
-        }
+        return (
+            Usage.as_json(self)
+            | {name: {key: usage.as_json() for key, usage in part.items()} for name, part in parts.items()}
+            | {"after_first": self.after_first.as_json()}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +115,11 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON, as `reflexion run --json` prints it."""
-        lists = {key: list(value) for key, value in asdict(self).items() if isinstance(value, tuple)}
+        fields = asdict(self)
+        lists = {key: list(value) for key, value in fields.items() if isinstance(value, tuple)}
         costs = {name: None if cost is None else decimal_text(cost) for name, cost in self.what_if_usd.items()}
         sums = {"advisory": self.advisory, "usage": self.usage.as_json(), "what_if_usd": costs}
-        return {**asdict(self), **lists, **sums}
+        return {**fields, **lists, **sums}
 
 
 def result_of(state: State, thread_id: str) -> Result:
@@ -139,6 +144,7 @@ def result_of(state: State, thread_id: str) -> Result:
             **asdict(Usage.of(calls)),
             by_role={role: Usage.of(group) for role, group in by_role.items()},
             by_model={model: Usage.of(group) for model, group in by_model.items()},
+            after_first=Usage.of(call for call in calls if call["attempt"] > 1 or call["role"] in _BETWEEN_ATTEMPTS),
         ),
         duration_s=round(state["elapsed_s"], 3),
         latency_ms=Statistics.of(calls).latency_ms.as_json(),
@@ -148,6 +154,9 @@ def result_of(state: State, thread_id: str) -> Result:
         own_tests=_own_tests(state),
         failure=state["failure"],
     )
+
+
+_BETWEEN_ATTEMPTS = {"reflector", "planner"}
 
 
 def _own_tests(state: State) -> tuple[OwnTestResult, ...]:

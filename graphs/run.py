@@ -8,8 +8,10 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphDrained
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from reflexion.graphs.result import result_of
@@ -46,6 +48,10 @@ Event = dict[str, Any]
 """A custom stream event; `event` says which, docs/events.md has their fields."""
 
 
+class Drained(Exception):  # noqa: N818 - an end, not an error
+    """The run stopped between two steps, as `Reflexion.drain` asked for; whoever runs the thread next goes on."""
+
+
 class Run:
     """One run on a thread that is held."""
 
@@ -62,6 +68,11 @@ class Run:
             metadata={"threshold": settings.threshold},
         )
         self._cancellation = Cancellation()
+        self._control = RunControl()
+
+    def drain(self) -> None:
+        """Stop once the step that is at work is done and checkpointed."""
+        self._control.request_drain()
 
     def cancel(self) -> None:
         """End the run with the best attempt so far."""
@@ -82,6 +93,7 @@ class Run:
                 given with another task than the one that waits for it.
             ReviewPending: a decision is needed, and there is nobody to ask.
             Fenced: another worker has taken the thread over.
+            Drained: it was asked to stop.
         """
         before = await self._graph.aget_state(self._config)
         resumed = self._goes_on(given, before)
@@ -120,11 +132,13 @@ class Run:
                 yield event
             await work
         finally:
+            broken_off = not work.done()
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            # Where it was broken off, LangGraph goes on to write that down. The saver works in turn: this read waits
-            # for it, so that nothing is written any more once the thread is free.
-            await self._graph.aget_state(self._config)
+            (end,) = await asyncio.gather(work, return_exceptions=True)
+            if broken_off or end is not None:
+                # LangGraph goes on to write that down. The saver works in turn: this read waits for it, so that nothing
+                # is written any more once the thread is free.
+                await self._graph.aget_state(self._config)
 
     async def _asked(self, reviewer: Reviewer, request: ReviewRequest) -> Any:
         """The reviewer's decision; to end the run where the caller cancels it meanwhile."""
@@ -140,9 +154,11 @@ class Run:
 
     def _goes_on(self, given: Input | None, before: StateSnapshot) -> bool:
         """Whether this goes on with what the thread has left unfinished."""
-        if given is None and not before.next:
+        # Not `next`, which leaves out what has ended in the step that was broken off.
+        unfinished = bool(before.tasks)
+        if given is None and not unfinished:
             raise ConfigurationError(f"thread {self._thread_id!r} has nothing unfinished to go on with: give a task")
-        return bool(before.next) and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
+        return unfinished and (given is None or _unfinished_task(before) == read_task(given))  # type: ignore[arg-type]
 
     async def _with_history(self, last_run: str | None, resumed: bool) -> Scope:
         """The scope with what the ledger holds of a run that is resumed.
@@ -171,16 +187,18 @@ class Run:
         cancellation.current.set(self._cancellation)
         current_scope.set(scope)
         fence.current.set(scope.fence)
-        async for event in self._graph.astream(
-            given, self._config, context=self._settings, stream_mode="custom", durability="sync"
-        ):
-            ours = isinstance(event, dict) and event.get("event") in EVENTS
-            queue.put_nowait(event if ours else {"event": "custom", "data": event})
+        how: dict[str, Any] = {"stream_mode": "custom", "durability": "sync", "control": self._control}
+        try:
+            async for event in self._graph.astream(given, self._config, context=self._settings, **how):
+                ours = isinstance(event, dict) and event.get("event") in EVENTS
+                queue.put_nowait(event if ours else {"event": "custom", "data": event})
+        except GraphDrained:
+            raise Drained(f"thread {self._thread_id!r} was left between two steps, as this process is to end") from None
 
 
 def _unfinished_task(left: StateSnapshot) -> TaskSpec | None:
     """The task of a run that was broken off; before its first step was done there is only the input."""
-    if START in left.next:
+    if START in [task.name for task in left.tasks]:
         return None  # not even that can be read yet
     if "recall" not in left.next:
         return left.values["spec"]  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import TypedDict
@@ -15,6 +16,7 @@ from reflexion.models import fence
 from reflexion.models.fence import Fence
 from reflexion.models.kept import KeptReply
 from reflexion.models.ledger import KEEP_REPLIES_S, KEEP_S, LOST, PENDING, LedgerLine
+from reflexion.models.usage import NOT_SENT, Usage
 
 if TYPE_CHECKING:  # nobody needs the other database's driver
     from aiosqlite import Connection
@@ -59,6 +61,8 @@ class TableLedger(ABC):
 
     _lose: str
     """SQL that marks a run's pending lines as lost."""
+    _total: str
+    """SQL that sums a batch's lines up, apart for every cost, so that the sum of these is exact."""
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -73,13 +77,17 @@ class TableLedger(ABC):
     async def _commit(self, written: Sequence[Written], removed: Sequence[str], fences: Collection[Fence]) -> None:
         """Write and remove lines in one transaction each at most, for runs whose fences all hold."""
 
-    @abstractmethod
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         """The first column's values; `?` stands for a parameter."""
+        return [row[0] for row in await self._rows(sql, parameters)]
 
     @abstractmethod
     def _line(self, stored: Any) -> LedgerLine:
         """A line from its column."""
+
+    @abstractmethod
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Rows as tuples; `?` stands for a parameter."""
 
     @abstractmethod
     async def _change(self, sql: str, parameters: Sequence[Any]) -> int:
@@ -110,6 +118,23 @@ class TableLedger(ABC):
     async def forget(self, run_id: str) -> None:
         """Delete a run's replies."""
         await self._change(_FORGET, [run_id])
+
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines, however many these are."""
+        rows = await self._rows(self._total, [batch_id])
+        costs = [(None if cost is None else Decimal(cost), number) for cost, number, *_ in rows]
+        sums = [sum(int(row[place]) for row in rows) for place in range(2, 8)]
+        requests, prompt, completion, cached, reasoning, estimated = sums
+        known = [cost * number for cost, number in costs if cost is not None]
+        return Usage(
+            requests=requests,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cached_tokens=cached,
+            reasoning_tokens=reasoning,
+            cost_usd=sum(known, Decimal(0)) if len(known) == len(costs) else None,
+            estimated=estimated > 0,
+        )
 
     async def lose(self, run_id: str) -> int:
         """Mark a dead run's pending lines as lost; returns how many."""
@@ -164,6 +189,19 @@ class TableLedger(ABC):
         return True
 
 
+_TOKENS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+_UNSENT: Final = ", ".join(f"'{outcome}'" for outcome in sorted(NOT_SENT))
+
+
+def _total(cost: str, token: str, estimated: str) -> str:
+    """The SQL of a sum; its texts say how a database reads a line's JSON."""
+    tokens = ", ".join(f"sum({token.format(name)})" for name in _TOKENS)
+    return (
+        f"SELECT {cost}, count(*), sum(CASE WHEN outcome IN ({_UNSENT}) THEN 0 ELSE 1 END), {tokens}, "  # noqa: S608
+        f"sum(CASE WHEN {estimated} THEN 1 ELSE 0 END) FROM reflexion_ledger WHERE batch_id = ? GROUP BY {cost}"
+    )
+
+
 _PRUNE: Final = """
 DELETE FROM reflexion_ledger WHERE id IN (SELECT id FROM reflexion_ledger WHERE started_at < ? LIMIT ?)
 """
@@ -192,6 +230,9 @@ class SqliteLedger(TableLedger):
         super().__init__(now=now)
         self._connection = connection
         self._lose = _LOSE_SQLITE
+        self._total = _total(
+            "json_extract(line, '$.cost_usd')", "json_extract(line, '$.{}')", "json_extract(line, '$.estimated')"
+        )
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
@@ -208,8 +249,8 @@ class SqliteLedger(TableLedger):
         if removed:
             await self._change(_REMOVE_SQLITE, [json.dumps(removed)])
 
-    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
-        return [row[0] for row in await self._connection.execute_fetchall(sql, parameters)]
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
 
     def _line(self, stored: Any) -> LedgerLine:
         line: LedgerLine = json.loads(stored)
@@ -252,6 +293,7 @@ class PostgresLedger(TableLedger):
         super().__init__(now=now)
         self._pool = pool
         self._lose = _LOSE_POSTGRES
+        self._total = _total("line->>'cost_usd'", "(line->>'{}')::bigint", "(line->>'estimated')::boolean")
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
@@ -272,10 +314,12 @@ class PostgresLedger(TableLedger):
             if removed:
                 await connection.execute("DELETE FROM reflexion_ledger WHERE id = ANY(%s)", [list(removed)])
 
-    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(_postgres(sql), parameters)
-            return [next(iter(row.values())) for row in await cursor.fetchall()]
+    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        async with self._pool.connection() as connection, connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(_postgres(sql), parameters)
+            return await cursor.fetchall()
 
     def _line(self, stored: Any) -> LedgerLine:
         line: LedgerLine = stored

@@ -59,6 +59,10 @@ class LedgerStore(Protocol):
         """The lines that match everything given, oldest first."""
         ...
 
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines, however many these are."""
+        ...
+
     async def replies(self, run_id: str) -> list[KeptReply]:
         """The replies that are kept of a run, oldest first; none where nothing outlives the process."""
         ...
@@ -103,6 +107,10 @@ class MemoryLedger:
             and batch_id in (None, line["batch_id"])
         ]
         return sorted(found, key=lambda line: (line["started_at"], line["id"]))
+
+    async def total(self, *, batch_id: str) -> Usage:
+        """The sum of a batch's lines."""
+        return Usage.of(line for line in self._lines.values() if line["batch_id"] == batch_id)
 
     async def replies(self, run_id: str) -> list[KeptReply]:
         """None: they die with the process."""

@@ -125,13 +125,17 @@ class Prices:
             reasoning_tokens=reasoning_tokens,
         )
 
-    def at(self, model: str, base_url: str) -> Priced:
-        """The price of one model at one endpoint, which may be unknown."""
+    def at(self, model: str, base_url: str | None) -> Priced:
+        """The price of one model at one endpoint, or at its own provider's where that is None; it may be unknown."""
         return self._stated_for(model) or _Listed(model, base_url)
 
     def source(self, model: str) -> Literal["stated", "genai-prices"]:
         """Where the model's price is from, if it has one."""
-        return "stated" if self._stated_for(model) else "genai-prices"
+        return "stated" if self.states(model) else "genai-prices"
+
+    def states(self, model: str) -> bool:
+        """Whether the user has stated the model's price."""
+        return self._stated_for(model) is not None
 
     def _stated_for(self, model: str) -> Price | None:
         return self._stated.get(model) or self._stated.get(undated(model))
@@ -147,7 +151,7 @@ class Prices:
 class _Listed:
     """A price of the data that `genai-prices` ships, tiers included. Reasoning costs what output costs there."""
 
-    def __init__(self, model: str, base_url: str) -> None:
+    def __init__(self, model: str, base_url: str | None) -> None:
         self._model = model
         self._base_url = base_url
 
@@ -167,7 +171,7 @@ class _Listed:
 
 
 @lru_cache(maxsize=256)
-def _listed(model: str, base_url: str, minute: int) -> Price | ModelPrice | None:
+def _listed(model: str, base_url: str | None, minute: int) -> Price | ModelPrice | None:
     """What the data lists at a time, as some prices depend on the hour; as a `Price` where there are no tiers.
 
     A budget asks for many sums of one price, and each takes the library 0.2 ms.

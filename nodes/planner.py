@@ -26,7 +26,7 @@ class PlannerReads(TypedDict):
 async def planner(state: PlannerReads, turn: Turn) -> Delta:
     """Plan the next attempt; a repeated answer asks for another approach."""
     attempt = state["attempts"][-1]
-    if turn.measures.no_planner:
+    if turn.measures.no_planner or not turn.settings.planner:
         return {"plan": ""}
     prompt = turn.prompt("planner")
     fence = Fence()

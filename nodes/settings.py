@@ -76,6 +76,12 @@ class Settings(BaseSettings):
         title="Patience",
         description="End as a plateau after so many attempts without a better score; 0 for never.",
     )
+    planner: bool = Field(
+        default=True,
+        title="Plan",
+        description="Turn each reflection into a plan for the next attempt, which costs a request.",
+        json_schema_extra={"langgraph_nodes": ["planner"]},
+    )
     attempt_style: AttemptStyle = Field(
         default="auto",
         title="Style of the next attempt",

@@ -63,7 +63,7 @@ class FakeDatasets:
             case "POST", "examples", "" | "bulk":
                 return self._add_examples(json.loads(body))
             case "POST", "sessions", "":
-                return self._make_experiment(json.loads(body))
+                return self._make_experiment(json.loads(body), again="upsert" in query)
             case "PATCH", "sessions", _:
                 return self._change_experiment(key, json.loads(body))
             case "GET", "datasets", _:
@@ -115,9 +115,10 @@ class FakeDatasets:
         offset, limit = int(query.get("offset", ["0"])[0]), int(query.get("limit", ["100"])[0])
         return found[offset : offset + limit]
 
-    def _make_experiment(self, given: Entity) -> tuple[int, Entity]:
-        if any(other["name"] == given["name"] for other in self.experiments.values()):
-            return 409, {"detail": "an experiment of this name exists"}
+    def _make_experiment(self, given: Entity, *, again: bool) -> tuple[int, Entity]:
+        for other in self.experiments.values():
+            if other["name"] == given["name"]:
+                return (200, other) if again else (409, {"detail": "an experiment of this name exists"})
         made = {"start_time": _now(), "tenant_id": TENANT, **given}
         self.experiments[made["id"]] = made
         return 200, made

@@ -17,7 +17,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"models"},
     "evaluators": {"prompts", "models", "sandbox"},
     "nodes": BELOW_NODES,
-    "graphs": BELOW_NODES | {"sandbox", "nodes"},
+    # Batch is on the same floor: `agent.run_batch` is the way to it.
+    "graphs": BELOW_NODES | {"sandbox", "nodes", "batch"},
     "batch": BELOW_NODES | {"sandbox", "nodes", "graphs"},
     "cli": BELOW_NODES | {"sandbox", "nodes", "graphs", "batch"},
 }

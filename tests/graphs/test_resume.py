@@ -99,6 +99,22 @@ async def test_a_run_of_which_only_the_input_was_written_down_begins(bench, task
     assert (result.stop_reason, result.usage.requests) == ("max_attempts", 6)
 
 
+@pytest.mark.parametrize(
+    ("ended", "again"), [("recall", (1, 1)), ("actor", (0, 1)), ("critic", (0, 0)), ("remember", (0, 0))]
+)
+async def test_a_node_that_had_ended_when_its_step_was_not_yet_written_down_is_not_run_again(bench, ended, again):
+    async with bench.agent("memory://", max_attempts=1) as agent:
+        first = await agent.run(broken_off.TASK, thread="t")
+        saver = agent.persistence.checkpointer
+        steps = sorted(saver.storage["t"][""])
+        for checkpoint in steps[2 + ["recall", "actor", "critic", "remember"].index(ended) :]:
+            del saver.storage["t"][""][checkpoint]
+            saver.writes.pop(("t", "", checkpoint), None)
+        result = await agent.run(broken_off.TASK, thread="t")
+    assert result.run_id == first.run_id
+    assert (bench.counts()["actor"] - 1, bench.counts()["critic"] - 1) == again
+
+
 async def test_a_run_that_was_ended_still_ends_when_it_is_resumed_with_more_attempts(bench):
     kill_in(bench, "remember")
     async with bench.agent() as agent:

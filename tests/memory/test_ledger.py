@@ -211,6 +211,27 @@ async def test_an_answer_from_the_cache_is_a_line_too(database_url):
         assert ledger.lines == await database.ledger.lines()
 
 
+async def test_a_batchs_lines_are_summed_up_exactly_without_reading_them(database_url):
+    async with open_persistence(database_url) as persistence:
+        ledger = Ledger(persistence.ledger)
+        costs = ["0.1", "0.2", "0.1", "0.0000001", None]
+        for number, cost in enumerate(costs):
+            request = exchange(run_id=f"run {number}", batch_id="b" if cost else "unpriced")
+            async with ledger.around(request):
+                answer(request, reply=number, cost_usd=cost, estimated=number == 2)
+        unsent = exchange(batch_id="b")
+        answer(unsent, outcome="circuit_open", cost_usd="0")
+        await ledger.add(unsent)
+        pending = exchange(batch_id="b")
+        async with ledger.around(pending):
+            for batch in ("b", "unpriced", "nobody's"):
+                lines = await persistence.ledger.lines(batch_id=batch)
+                assert await persistence.ledger.total(batch_id=batch) == Usage.of(lines)
+            total = await persistence.ledger.total(batch_id="b")
+    assert (total.requests, total.estimated) == (5, True)
+    assert total.cost_usd == Decimal("0.4000001") + Decimal("0.00015")
+
+
 async def test_old_lines_are_pruned(database_url, monkeypatch):
     monkeypatch.setattr("reflexion.memory.ledger.PRUNED_AT_ONCE", 3)
     async with open_persistence(database_url) as database:

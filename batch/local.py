@@ -1,0 +1,90 @@
+"""Runs the tasks of a batch in this process."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reflexion.batch.engine import Health, Job, Spent, Terms, share_left
+from reflexion.batch.errors import BatchError, NothingPossible
+from reflexion.batch.records import BATCH
+from reflexion.graphs.agent import Reflexion
+from reflexion.models import Budget
+from reflexion.nodes import Settings
+
+BUSY_S = 60.0
+"""How long a run waits for its thread, which another process may just be giving up, in seconds."""
+
+
+class LocalEngine:
+    """An `Engine` over an open agent."""
+
+    def __init__(self, agent: Reflexion) -> None:
+        self._agent = agent
+        self._budget = Budget(BATCH)
+        self._resumed = False
+
+    @property
+    def settings(self) -> Settings:
+        """The agent's."""
+        return self._agent.settings
+
+    async def open(self, terms: Terms) -> None:
+        """See `Engine`. The ledger knows what was spent before."""
+        spent = await self._agent.persistence.ledger.total(batch_id=terms.batch_id) if terms.resumed else None
+        self._resumed = terms.resumed
+        self._budget = Budget(BATCH, usd=terms.budget_usd, tokens=terms.budget_tokens, patient=True, spent=spent)
+        if self._agent.settings.review != "off":
+            raise BatchError("review: nobody is there to review the tasks of a batch: set it to off")
+        self._agent.check(self._budget)
+
+    async def run(self, job: Job) -> Mapping[str, Any]:
+        """See `Engine`."""
+        try:
+            if self._resumed and (ended := await self._agent.result(job.thread_id)) and ended.attempts:
+                return ended.as_json()
+            result = await self._agent.run(
+                job.task,
+                tests=job.tests,
+                expect=job.expect,
+                criteria=job.criteria,
+                thread=job.thread_id,
+                wait_s=BUSY_S,
+                budget=self._budget,
+                batch=job.batch_id,
+                priority=job.priority,
+                **job.settings,
+            )
+        except Exception as error:
+            if _of_the_database(error):
+                raise NothingPossible(f"the database fails: {type(error).__name__}: {error}") from error
+            raise
+        return result.as_json()
+
+    async def forget(self, threads: Sequence[str]) -> None:
+        """See `Engine`."""
+        for thread in threads:
+            await self._agent.persistence.checkpointer.adelete_thread(thread)
+
+    def spent(self) -> Spent:
+        """See `Engine`."""
+        used = self._budget.used
+        return Spent(requests=used.requests or 0, tokens=used.tokens or 0, cost_usd=used.usd)
+
+    def left(self) -> float:
+        """See `Engine`."""
+        return share_left(self._budget)
+
+    async def health(self) -> Health:
+        """See `Engine`."""
+        seam = self._agent.seam
+        return Health(
+            limits=seam.limits.state() if seam.limits else (),
+            circuits=await seam.breaker.state(),
+        )
+
+    async def close(self) -> None:
+        """Nothing is to be closed: the agent is its owner's."""
+
+
+def _of_the_database(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg")
