@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import importlib.util
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -114,12 +115,13 @@ class MiniLM(Embeddings):
 
 
 def _load(weights: Path, threads: int) -> Callable[[str], list[float]]:
+    # It would report every start to its makers, from the moment it is imported. Whoever wants that says so.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     # Imported late: together they take a third of a second, and many commands need no embedding.
     import numpy as np  # noqa: PLC0415
     import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415
     from tokenizers import BertWordPieceTokenizer  # noqa: PLC0415
 
-    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

