@@ -26,10 +26,10 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import PutOp
 
 from reflexion.memory import make_lesson, open_persistence
-from reflexion.memory.shelf import namespace_of
+from reflexion.memory.places import Places
 from reflexion.models.embedding import chosen
 
-LESSONS = namespace_of("scale")
+LESSONS = Places("scale").lessons
 LONGEST = 400
 """Characters of a task."""
 BATCH = 2_000
