@@ -169,7 +169,8 @@ async def consolidate(
         make_kit, model, None, None, connection or installation, prompts or installation.prompts, settings
     )
     try:
-        async with open_persistence(database_url or installation.database_url) as persistence:
+        url = database_url or installation.database_url
+        async with open_persistence(url, embeddings=installation.embeds) as persistence:
             memory = Memory(persistence.store, settings.namespace)
             consolidator = _Consolidator(kit, settings, memory, persistence.ledger, apply=apply)
             groups = await memory.alike(limit)

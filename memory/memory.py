@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
 from reflexion.memory.choice import CONSIDERED, Recalled, Wanted, choose, most_alike
@@ -319,12 +320,15 @@ def _came_of(run_id: str, known: Sequence[KnownLesson]) -> tuple[set[str], set[s
 
 
 @asynccontextmanager
-async def open_memory(database_url: str | None = None, namespace: str = "default") -> AsyncIterator[Memory]:
+async def open_memory(
+    database_url: str | None = None, namespace: str = "default", *, embeddings: Embeddings | bool | None = None
+) -> AsyncIterator[Memory]:
     """The memory of a namespace in a database, to look into, to correct, and to carry elsewhere.
 
     Args:
         database_url: None for `REFLEXION_DATABASE_URL`, else a SQLite file in the user's data folder.
         namespace: any text of 1 to 128 characters.
+        embeddings: see `open_persistence`; None for what `REFLEXION_EMBEDDINGS` says.
 
     Raises:
         DatabaseError: it cannot be opened.
@@ -332,5 +336,6 @@ async def open_memory(database_url: str | None = None, namespace: str = "default
     """
     check_namespace(namespace)
     settings = await asyncio.to_thread(DatabaseSettings)
-    async with open_persistence(database_url or settings.database_url, embeddings=settings.embeds) as persistence:
+    wanted = settings.embeds if embeddings is None else embeddings
+    async with open_persistence(database_url or settings.database_url, embeddings=wanted) as persistence:
         yield Memory(persistence.store, namespace)
