@@ -163,6 +163,7 @@ class Memory:
         """Forget lessons for good, with all that runs made of them. What they had taken the place of comes back."""
         gone = await self._known(list((await self._shelf.near((), ids)).values()))
         await self._forget([gone[key] for key in dict.fromkeys(ids) if key in gone])
+        await self._shelf.scrub()
         return Gone(sum(key in gone for key in set(ids)))
 
     async def forget_run(self, run_id: str) -> Gone:
@@ -181,16 +182,19 @@ class Memory:
             for each in left
             if each.lesson["earlier"] and each.lesson["earlier"]["experience"]["run_id"] in runs
         ]
-        await self._shelf.write(cleared)
+        passed_on = [each for lesson in left for each in _without_runs(lesson, runs)]
+        await self._shelf.write(cleared, passed_on)
         spoken = [e for each in left for e in each.experiences if e["run_id"] in runs]
         episodes = [each for each in await self.episodes() if each["run_id"] in runs]
         await self._shelf.delete(experiences=spoken, episodes=episodes)
+        await self._shelf.scrub()
         return Gone(len(gone), len(episodes))
 
     async def forget_all(self) -> Gone:
         """Forget everything in this namespace."""
         gone = Gone(len(await self._shelf.lessons()), len(await self.episodes()))
         await self._shelf.clear()
+        await self._shelf.scrub()
         return gone
 
     async def prune(
@@ -317,6 +321,16 @@ def _came_of(run_id: str, known: Sequence[KnownLesson]) -> tuple[set[str], set[s
         gone |= {each.id for each in new}
         runs |= {e["run_id"] for each in new for e in each.experiences if e["use"]}
         runs |= {e["run_id"] for each in known for e, decision in each.decisions if not gone.isdisjoint(decision["of"])}
+
+
+def _without_runs(lesson: KnownLesson, runs: Collection[str]) -> list[Experience]:
+    """The decisions that gave a lesson the evidence of one of these runs, without it."""
+    found = []
+    for each, decision in lesson.decisions:
+        carried = [one for one in decision["carried"] if one["run_id"] not in runs]
+        if each["run_id"] not in runs and len(carried) < len(decision["carried"]):
+            found.append(each | {"decision": decision | {"carried": carried}})
+    return found
 
 
 @asynccontextmanager

@@ -61,6 +61,15 @@ class Worker:
 
         return await uninterrupted(when_free())
 
+    async def checkpoint(self) -> None:
+        """Move what was written from the log into the file and empty the log, as far as no other process reads it."""
+
+        async def when_free() -> None:
+            async with self._free:
+                await asyncio.to_thread(self._connection.execute, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await uninterrupted(when_free())
+
     def _transaction(self, work: Callable[[], T]) -> T:
         self._connection.execute(self._begin)
         try:
@@ -121,6 +130,11 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         await self._writer.do(self._restart, vectors=works)
         await self.fill()
         return await self._reader.do(self._read_index.size)
+
+    async def ascrub(self) -> None:
+        """Leave nothing in the file of what was deleted before."""
+        await self._writer.do(self._written_index.scrub)
+        await self._writer.checkpoint()
 
     def _restart(self, connection: sqlite3.Connection, *, vectors: bool) -> None:
         if vectors:
