@@ -5,9 +5,10 @@ from reflexion.graphs.as_tool import as_tool
 from reflexion.graphs.build import build_graph
 from reflexion.graphs.calibrate import calibrate
 from reflexion.graphs.calibration_report import CalibrationReport
-from reflexion.graphs.consolidate import Consolidation, consolidate
+from reflexion.graphs.consolidate import consolidate
 from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, evaluate_dataset
 from reflexion.graphs.labelled import Example, make_example, read_examples
+from reflexion.graphs.proposals import Consolidation, Proposal, apply_consolidation
 from reflexion.graphs.result import Result
 from reflexion.graphs.reviewing import Reviewer, ReviewPending
 from reflexion.nodes.review import ReviewRequest
@@ -20,12 +21,14 @@ __all__ = [
     "Example",
     "ExampleResult",
     "Experiment",
+    "Proposal",
     "Reflexion",
     "Result",
     "ReviewPending",
     "ReviewRequest",
     "Reviewer",
     "Settings",
+    "apply_consolidation",
     "as_target",
     "as_tool",
     "build_graph",

@@ -70,6 +70,11 @@ class Memory:
         known = await self._known(await self._shelf.lessons())
         return sorted(known.values(), key=lambda each: each.last_seen_at, reverse=True)
 
+    async def of_their_tasks(self, ids: Collection[str]) -> dict[str, KnownLesson]:
+        """The lessons with these ids, as far as they are there, and all others of their tasks, by id."""
+        named = await self._shelf.near((), ids)
+        return await self._known([*(await self._shelf.near(each["task_key"] for each in named.values())).values()])
+
     async def episodes(self) -> list[Episode]:
         """How the last runs went, newest first."""
         return await self._shelf.episodes()
