@@ -120,6 +120,7 @@ async def _database(installation: Installation) -> dict[str, Any]:
                 "url": persistence.url,
                 "durable": persistence.durable,
                 "bytes": await persistence.size_bytes(),
+                "lacks": getattr(persistence.store, "lacks", ""),
             }
     except EXPECTED as error:
         return {"error": one_line(error)}
@@ -166,6 +167,8 @@ def as_text(report: dict[str, Any]) -> str:
     shown = database.get("error") or f"{database['url']}{size}{'' if database['durable'] else ' (keeps nothing)'}"
     lines.append(f"database   {shown}")
     lines.append(f"embeddings {_embeddings_text(report['embeddings'])}")
+    if database.get("lacks"):
+        lines.append(f"           not in this database, where words alone count: {database['lacks']}")
     sandbox = report["sandbox"]
     missing = f"; missing here: {', '.join(sandbox['missing'])}" if sandbox["missing"] else ""
     lines.append(f"sandbox    {', '.join(sandbox['layers'])}{missing}")

@@ -93,7 +93,8 @@ def prune(
 
 @memory.command()
 def consolidate(
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; else it is only shown.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to keep what is proposed in.")] = None,
+    apply: Annotated[Path | None, typer.Option(help="Do what such a file says, without a model.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Groups of alike lessons at most.")] = 20,
     model: ModelName = None,
     base_url: BaseUrl = None,
@@ -105,12 +106,16 @@ def consolidate(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the model which alike lessons to merge, reword, add and retire."""
-    from reflexion.cli.memory_consolidate import consolidate_lessons  # noqa: PLC0415
+    """Ask the model which alike lessons to merge, reword, add and retire; --apply does what it said."""
+    from reflexion.cli.memory_consolidate import apply_file, consolidate_lessons  # noqa: PLC0415
 
     settings = given(model=model, budget_usd=budget_usd, budget_tokens=budget_tokens, lang=lang, namespace=namespace)
     installation = given(base_url=base_url, database_url=database, prompts=prompts)
-    leave(lambda: consolidate_lessons(settings, installation, apply=apply, limit=limit, as_json=as_json))
+    if apply is None:
+        leave(lambda: consolidate_lessons(settings, installation, out=out, limit=limit, as_json=as_json))
+    else:
+        others = given(out=out, base_url=base_url, prompts=prompts, **settings)
+        leave(lambda: apply_file(apply, others, database, as_json=as_json))
 
 
 @memory.command()

@@ -43,8 +43,12 @@ class Place:
         """
         return make_settings(**given(namespace=self.namespace))
 
-    def work(self, work: Callable[[Memory], Awaitable[T]]) -> T:
+    def work(self, work: Callable[[Memory], Awaitable[T]], *, embeds: bool = False) -> T:
         """Open the memory and do something with it.
+
+        Args:
+            work: what is done.
+            embeds: it looks for tasks or writes new ones, so that the embeddings are wanted, which take time to load.
 
         Raises:
             ConfigurationError: the namespace or the environment cannot be used.
@@ -52,9 +56,10 @@ class Place:
         """
         namespace = self.settings.namespace
         installation = read_installation(**given(database_url=self.database))
+        embeddings = embeds and installation.embeds
 
         async def opened() -> T:
-            async with open_memory(installation.database_url, namespace) as memory:
+            async with open_memory(installation.database_url, namespace, embeddings=embeddings) as memory:
                 return await work(memory)
 
         return asyncio.run(opened())
@@ -78,7 +83,7 @@ def show_all(place: Place) -> int:
 
 def search_tasks(place: Place, text: str, limit: int) -> int:
     """`reflexion memory search`."""
-    found = place.work(lambda memory: memory.search(text, limit))
+    found = place.work(lambda memory: memory.search(text, limit), embeds=True)
     as_json = [{"similarity": round(similarity, 3), **_short(known)} for similarity, known in found]
     if not found:
         return place.say({"lessons": []}, "no lesson of a task like this one")
@@ -175,7 +180,7 @@ def prune_memory(
 
 def reindex_store(place: Place) -> int:
     """`reflexion memory reindex`."""
-    done = place.work(lambda memory: memory.reindex())
+    done = place.work(lambda memory: memory.reindex(), embeds=True)
     return place.say({"reindexed": done}, "indexed anew" if done else "this database has no index")
 
 
@@ -198,7 +203,7 @@ def import_lessons(place: Place, file: Path) -> int:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from error
-    added = place.work(lambda memory: memory.import_lines(lines))
+    added = place.work(lambda memory: memory.import_lines(lines), embeds=True)
     return place.say({"imported": added}, f"{added} lessons imported, as candidates")
 
 

@@ -53,7 +53,7 @@ def _work(database: str | None, work: Callable[[Threads], Awaitable[T]]) -> T:
     installation = read_installation(**given(database_url=database))
 
     async def opened() -> T:
-        async with open_persistence(installation.database_url) as persistence:
+        async with open_persistence(installation.database_url, embeddings=False) as persistence:
             return await work(persistence.threads)
 
     return asyncio.run(opened())

@@ -5,9 +5,10 @@ from reflexion.graphs.as_tool import as_tool
 from reflexion.graphs.build import build_graph
 from reflexion.graphs.calibrate import calibrate
 from reflexion.graphs.calibration_report import CalibrationReport
-from reflexion.graphs.consolidate import Consolidation, consolidate
+from reflexion.graphs.consolidate import consolidate
 from reflexion.graphs.experiments import ExampleResult, Experiment, as_target, evaluate_dataset
 from reflexion.graphs.labelled import Example, make_example, read_examples
+from reflexion.graphs.proposals import Consolidation, Proposal, apply_consolidation
 from reflexion.graphs.result import Result
 from reflexion.graphs.reviewing import Reviewer, ReviewPending
 from reflexion.graphs.run import Drained
@@ -24,12 +25,14 @@ __all__ = [
     "ExampleResult",
     "Experiment",
     "Fenced",
+    "Proposal",
     "Reflexion",
     "Result",
     "ReviewPending",
     "ReviewRequest",
     "Reviewer",
     "Settings",
+    "apply_consolidation",
     "as_target",
     "as_tool",
     "build_graph",

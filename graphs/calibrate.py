@@ -94,7 +94,7 @@ async def calibrate(
     try:
         with VerdictFile(out) as file:
             url = database_url or installation.database_url
-            async with open_persistence(url, embeddings=installation.embeds) as persistence:
+            async with open_persistence(url, embeddings=False) as persistence:
                 calibrator = _Calibrator(kit, settings, connection.base_url, persistence.ledger, file, on_verdict)
                 await calibrator.judge(examples, concurrency, stop or asyncio.Event())
                 lines = await persistence.ledger.lines(batch_id=calibrator.id)

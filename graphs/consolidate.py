@@ -1,17 +1,17 @@
-"""Shows alike lessons to a model, which says what to merge, reword, add and retire; done only where asked for."""
+"""Shows alike lessons to a model, which says what to merge, reword, add and retire; nothing of that is done here."""
 
 import asyncio
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from reflexion.graphs.build import Model, make_kit
 from reflexion.graphs.installation import read_installation
+from reflexion.graphs.proposals import Consolidation, Proposal, Stop
 from reflexion.memory import Change, KnownLesson, Memory, open_persistence, refusal
 from reflexion.memory.quality import LONGEST
 from reflexion.memory.records import Operation
@@ -49,9 +49,6 @@ _OPERATION = strict_schema(
 )
 STRUCTURE = Structure("consolidation", strict_schema(operations={"type": "array", "items": _OPERATION}))
 
-Stop = Literal["", "budget", "deadline", "model_error"]
-"""Why a consolidation ended before its last group; empty where it did not."""
-
 
 class ProposedOperation(BaseModel):
     """One operation as the model answers it."""
@@ -83,76 +80,22 @@ class ConsolidatorReply(BaseModel):
     operations: list[ProposedOperation]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """One operation that the model wants, and what came of it."""
-
-    operation: Operation
-    before: dict[str, str]
-    """The lessons that it is about: their texts by id."""
-    text: str
-    """Of the lesson that comes of it; empty for RETIRE."""
-    lesson_id: str
-    """Of that lesson; empty where there is none."""
-    why: str
-    refused: str
-    """Why it is not done; empty where nothing speaks against it."""
-    decision_id: str
-    """`forget_run` undoes it; empty where nothing was done."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consolidation:
-    """What a model would do with alike lessons, or has done, and what asking it has used."""
-
-    consolidation_id: str
-    """The ledger's lines have it as their `batch_id`; `forget_run` with it undoes everything."""
-    applied: bool
-    groups: int
-    """Of lessons that were shown."""
-    proposals: tuple[Proposal, ...]
-    failed: tuple[str, ...]
-    """Why a group came to nothing."""
-    stop_reason: Stop
-    stop_detail: str
-    usage: Usage
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "consolidation_id": self.consolidation_id,
-            "applied": self.applied,
-            "groups": self.groups,
-            "proposals": [proposal.as_json() for proposal in self.proposals],
-            "failed": list(self.failed),
-            "stop_reason": self.stop_reason,
-            "stop_detail": self.stop_detail,
-            "usage": self.usage.as_json(),
-        }
-
-
 async def consolidate(
     settings: Settings | None = None,
     *,
-    apply: bool = False,
     limit: int = 20,
     model: Model | None = None,
     connection: ConnectionSettings | None = None,
     database_url: str | None = None,
     prompts: Path | None = None,
 ) -> Consolidation:
-    """Let the reflector's model look at lessons of the same task, and of very alike ones, and tidy them up.
+    """Let the reflector's model look at lessons of the same task, and of very alike ones, and say how to tidy them up.
 
-    Nothing is deleted: what is merged, reworded or retired counts as retired by a record of its own, and is back when
-    that is forgotten. A budget and a deadline of the settings hold for all groups together.
+    Nothing is changed: `apply_consolidation` does what was proposed. A budget and a deadline of the settings hold for
+    all groups together.
 
     Args:
         settings: namespace, models, limits; None reads `REFLEXION_*` and `.env`.
-        apply: do it; else it is only said what would be done.
         limit: groups that are shown at the most.
         model: see `build_graph`.
         connection: see `open_reflexion`.
@@ -169,9 +112,10 @@ async def consolidate(
         make_kit, model, None, None, connection or installation, prompts or installation.prompts, settings
     )
     try:
-        async with open_persistence(database_url or installation.database_url) as persistence:
+        url = database_url or installation.database_url
+        async with open_persistence(url, embeddings=installation.embeds) as persistence:
             memory = Memory(persistence.store, settings.namespace)
-            consolidator = _Consolidator(kit, settings, memory, persistence.ledger, apply=apply)
+            consolidator = _Consolidator(kit, settings, persistence.ledger)
             groups = await memory.alike(limit)
             await consolidator.work_off(groups)
             lines = await persistence.ledger.lines(batch_id=consolidator.id)
@@ -183,10 +127,9 @@ async def consolidate(
 class _Consolidator:
     """One consolidation at work."""
 
-    def __init__(self, kit: Kit, settings: Settings, memory: Memory, store: LedgerStore, *, apply: bool) -> None:
+    def __init__(self, kit: Kit, settings: Settings, store: LedgerStore) -> None:
         self.id = str(uuid.uuid4())
-        self._memory = memory
-        self._apply = apply
+        self._namespace = settings.namespace
         self._proposals: list[Proposal] = []
         self._failed: list[str] = []
         self._stop: tuple[Stop, str] = ("", "")
@@ -210,7 +153,7 @@ class _Consolidator:
         """What came of it."""
         return Consolidation(
             consolidation_id=self.id,
-            applied=self._apply,
+            namespace=self._namespace,
             groups=groups,
             proposals=tuple(self._proposals),
             failed=tuple(self._failed),
@@ -228,12 +171,10 @@ class _Consolidator:
             return
         left = dict(shown)
         for wanted in read.value.operations:
-            await self._decide(wanted, shown, left)
+            self._propose(wanted, shown, left)
 
-    async def _decide(
-        self, wanted: ProposedOperation, shown: dict[str, KnownLesson], left: dict[str, KnownLesson]
-    ) -> None:
-        """Do one operation, or say why not; what it changes is not left for the others of its group."""
+    def _propose(self, wanted: ProposedOperation, shown: dict[str, KnownLesson], left: dict[str, KnownLesson]) -> None:
+        """Note one operation, or why it must not be done; what it changes is not left for the others of its group."""
         names = [name.strip() for name in dict.fromkeys(wanted.lessons)]
         named = tuple(shown[name] for name in names if name in shown)
         change = Change(wanted.op, named, "" if wanted.op == "RETIRE" else wanted.text, wanted.why)
@@ -243,13 +184,8 @@ class _Consolidator:
             refused = f"{', '.join(taken)}: another operation has changed it"
         else:
             refused = refusal(change, [each for name, each in left.items() if name not in names])
-        decision_id = ""
-        if not refused:
-            for name in names if wanted.op != "ADD" else ():
-                del left[name]
-            if self._apply:
-                decision_id = f"{self.id}.{sum(bool(each.decision_id) for each in self._proposals) + 1}"
-                await self._memory.decide(change, decision_id)
+        for name in names if not refused and wanted.op != "ADD" else ():
+            del left[name]
         made = None if refused else change.made
         self._proposals.append(
             Proposal(
@@ -259,7 +195,6 @@ class _Consolidator:
                 lesson_id=made["id"] if made else "",
                 why=wanted.why,
                 refused=refused,
-                decision_id=decision_id,
             )
         )
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
 from reflexion.memory.choice import CONSIDERED, Recalled, Wanted, choose, most_alike
@@ -68,6 +69,11 @@ class Memory:
         """Every lesson, the one that was seen or used last first."""
         known = await self._known(await self._shelf.lessons())
         return sorted(known.values(), key=lambda each: each.last_seen_at, reverse=True)
+
+    async def of_their_tasks(self, ids: Collection[str]) -> dict[str, KnownLesson]:
+        """The lessons with these ids, as far as they are there, and all others of their tasks, by id."""
+        named = await self._shelf.near((), ids)
+        return await self._known([*(await self._shelf.near(each["task_key"] for each in named.values())).values()])
 
     async def episodes(self) -> list[Episode]:
         """How the last runs went, newest first."""
@@ -162,6 +168,7 @@ class Memory:
         """Forget lessons for good, with all that runs made of them. What they had taken the place of comes back."""
         gone = await self._known(list((await self._shelf.near((), ids)).values()))
         await self._forget([gone[key] for key in dict.fromkeys(ids) if key in gone])
+        await self._shelf.scrub()
         return Gone(sum(key in gone for key in set(ids)))
 
     async def forget_run(self, run_id: str) -> Gone:
@@ -180,16 +187,19 @@ class Memory:
             for each in left
             if each.lesson["earlier"] and each.lesson["earlier"]["experience"]["run_id"] in runs
         ]
-        await self._shelf.write(cleared)
+        passed_on = [each for lesson in left for each in _without_runs(lesson, runs)]
+        await self._shelf.write(cleared, passed_on)
         spoken = [e for each in left for e in each.experiences if e["run_id"] in runs]
         episodes = [each for each in await self.episodes() if each["run_id"] in runs]
         await self._shelf.delete(experiences=spoken, episodes=episodes)
+        await self._shelf.scrub()
         return Gone(len(gone), len(episodes))
 
     async def forget_all(self) -> Gone:
         """Forget everything in this namespace."""
         gone = Gone(len(await self._shelf.lessons()), len(await self.episodes()))
         await self._shelf.clear()
+        await self._shelf.scrub()
         return gone
 
     async def prune(
@@ -318,13 +328,26 @@ def _came_of(run_id: str, known: Sequence[KnownLesson]) -> tuple[set[str], set[s
         runs |= {e["run_id"] for each in known for e, decision in each.decisions if not gone.isdisjoint(decision["of"])}
 
 
+def _without_runs(lesson: KnownLesson, runs: Collection[str]) -> list[Experience]:
+    """The decisions that gave a lesson the evidence of one of these runs, without it."""
+    found = []
+    for each, decision in lesson.decisions:
+        carried = [one for one in decision["carried"] if one["run_id"] not in runs]
+        if each["run_id"] not in runs and len(carried) < len(decision["carried"]):
+            found.append(each | {"decision": decision | {"carried": carried}})
+    return found
+
+
 @asynccontextmanager
-async def open_memory(database_url: str | None = None, namespace: str = "default") -> AsyncIterator[Memory]:
+async def open_memory(
+    database_url: str | None = None, namespace: str = "default", *, embeddings: Embeddings | bool | None = None
+) -> AsyncIterator[Memory]:
     """The memory of a namespace in a database, to look into, to correct, and to carry elsewhere.
 
     Args:
         database_url: None for `REFLEXION_DATABASE_URL`, else a SQLite file in the user's data folder.
         namespace: any text of 1 to 128 characters.
+        embeddings: see `open_persistence`; None for what `REFLEXION_EMBEDDINGS` says.
 
     Raises:
         DatabaseError: it cannot be opened.
@@ -332,5 +355,6 @@ async def open_memory(database_url: str | None = None, namespace: str = "default
     """
     check_namespace(namespace)
     settings = await asyncio.to_thread(DatabaseSettings)
-    async with open_persistence(database_url or settings.database_url, embeddings=settings.embeds) as persistence:
+    wanted = settings.embeds if embeddings is None else embeddings
+    async with open_persistence(database_url or settings.database_url, embeddings=wanted) as persistence:
         yield Memory(persistence.store, namespace)

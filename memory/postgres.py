@@ -24,6 +24,7 @@ from reflexion.memory.fences import PostgresFences, while_held
 from reflexion.memory.langgraph_fixes import ClosableStore, DiscreetSaver, EagerList
 from reflexion.memory.ledger import PostgresLedger
 from reflexion.memory.locks import PollingLocks, ThreadBusy
+from reflexion.memory.meaning import Meaning
 from reflexion.memory.persistence import DatabaseError, Persistence
 from reflexion.memory.postgres_index import PostgresIndex
 from reflexion.memory.postgres_vectors import exists
@@ -178,7 +179,12 @@ class _Store(ClosableStore, AsyncPostgresStore):
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection[DictRow]], embeddings: Embeddings | None) -> None:
         super().__init__(pool)
-        self._index = PostgresIndex(pool, embeddings)
+        self._index = PostgresIndex(pool, Meaning(embeddings))
+
+    @property
+    def lacks(self) -> str:
+        """Why this database can hold no vectors, and what to do about it; empty where it can."""
+        return self._index.lacks
 
     async def setup(self) -> None:
         """Create tables and index, or bring them up to date, where they are not."""
@@ -206,7 +212,8 @@ class _Store(ClosableStore, AsyncPostgresStore):
             else:
                 results.append(next(read))
         last = {(op.namespace, op.key): op._replace(value=_storable(op.value)) for op in ops if isinstance(op, PutOp)}
-        if puts := list(last.values()):
+        # In one order everywhere: two processes that write the same items must not wait for each other.
+        if puts := sorted(last.values(), key=lambda put: (put.namespace, put.key)):
             entries = await self._index.entries(puts)
             async with self._cursor(pipeline=True) as cursor, cursor.connection.transaction():
                 await self._batch_put_ops(list(enumerate(puts)), cursor)

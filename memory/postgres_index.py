@@ -11,22 +11,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import psycopg
-from langchain_core.embeddings import Embeddings
 from langgraph.store.base import PutOp, SearchOp, get_text_at_path, tokenize_path
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 from psycopg_pool import AsyncConnectionPool
 
 from reflexion.memory.likeness import rank
+from reflexion.memory.meaning import CAUGHT_UP, Meaning
 from reflexion.memory.postgres_vectors import (
-    PROBE,
     Connection,
-    embedded,
+    NoVectors,
     exists,
     known_model,
-    pgvector,
-    said,
+    need_pgvector,
     scalar,
     start_vectors,
     written,
@@ -40,8 +37,6 @@ SCOPE_PARTS: Final = 3
 """Parts of a namespace within which a search is fast: the store's, the kind's, and the user's label."""
 OLD_ITEMS: Final = "reflexion.lessons"
 """Where items may lie that were written before there was an index; their `task` is indexed once."""
-CAUGHT_UP: Final = 1_000
-"""Texts without a vector that are embedded when the database is opened: as many as a namespace keeps lessons."""
 PAGE: Final = 500
 """Texts that are embedded and written together."""
 READ: Final = 4_000
@@ -63,13 +58,13 @@ class Entry:
 class PostgresIndex:
     """The tables `reflexion_index` (a text an item) and `reflexion_words`, and which model the vectors are of."""
 
-    def __init__(self, pool: AsyncConnectionPool[Connection], embeddings: Embeddings | None) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Connection], meaning: Meaning) -> None:
         self._pool = pool
-        self._embeddings = embeddings
-        self._dims: int | None = None
-        """Numbers of a vector."""
+        self._meaning = meaning
         self._model: str | None = None
         """The set of vectors in the table that ours may be compared with; None: by words alone."""
+        self.lacks = ""
+        """Why the database can hold no vectors, and what to do about it; empty where it can."""
 
     async def setup(self) -> None:
         """Create the tables where they are missing, index what the store holds already, and catch up with vectors."""
@@ -79,38 +74,45 @@ class PostgresIndex:
                     for sql in _CREATE:
                         await connection.execute(sql)
                     await _index_old_items(connection)
-        if self._embeddings is None:
-            return
-        try:
-            probe = (await embedded(self._embeddings, [PROBE]))[0]
-        except Exception as error:  # noqa: BLE001 - the caller's own embeddings
-            log.warning("memory: tasks are found by their words alone until the database is opened again, because the "
-                        "embeddings failed: %s", said(error))  # fmt: skip
-            return
-        async with self._pool.connection() as connection:
-            self._dims, self._model = len(probe), await known_model(connection, probe)
-        if self._model is not None:
-            await self._catch_up(self._embeddings)
+            if not self._meaning.available or not await self._has_room(connection) or not await self._meaning.ready():
+                return
+            try:
+                self._model = await known_model(connection, self._meaning)
+            except NoVectors as error:
+                self._found_lacking(error)
+        if self._model is not None and (filled := await self._fill(CAUGHT_UP)):
+            log.info("memory: %d tasks more are found by their meaning", filled)
 
     async def reindex(self) -> int:
         """Embed every text anew with the embeddings of today; returns how many texts are indexed.
 
-        Others read and write meanwhile; they find by words alone until they open the database again.
-
-        Raises:
-            Exception: whatever the embeddings raise. What was not embedded by then is found by its words.
+        Others read and write meanwhile; they find by words alone until they open the database again. Where the
+        embeddings fail, the vectors stay as they are, and what was not embedded by then is found by its words.
         """
-        probe = (await embedded(self._embeddings, [PROBE]))[0] if self._embeddings else []
         async with self._pool.connection() as connection:
             async with connection.transaction():
                 await _index_old_items(connection)
-            if probe and await pgvector(connection):
+            if self._meaning.available and await self._has_room(connection) and await self._meaning.works():
                 async with connection.transaction():
-                    self._dims, self._model = len(probe), await start_vectors(connection, probe)
-        if self._embeddings and self._model:
-            await self._fill(self._embeddings)
+                    self._model = await start_vectors(connection, self._meaning.probe)
+        if self._model is not None:
+            await self._fill()
         async with self._pool.connection() as connection:
             return int(await scalar(connection, "SELECT count(*) FROM reflexion_index"))
+
+    async def _has_room(self, connection: Connection) -> bool:
+        """Whether the database can hold vectors."""
+        try:
+            await need_pgvector(connection)
+        except NoVectors as error:
+            self._found_lacking(error)
+            return False
+        return True
+
+    def _found_lacking(self, error: NoVectors) -> None:
+        # Nothing has happened, and each process would say it again: `reflexion doctor` does.
+        self.lacks = str(error)
+        log.info("memory: tasks are found by their words alone, because %s", error)
 
     async def entries(self, puts: Iterable[PutOp]) -> list[Entry]:
         """What is to be indexed of these, with the vectors of those texts that are new."""
@@ -121,8 +123,8 @@ class PostgresIndex:
             cursor = await connection.execute(_KNOWN, [[e.prefix for e in entries], [e.key for e in entries]])
             known = {(row["prefix"], row["key"], row["text"]) for row in await cursor.fetchall()}
         texts = list(dict.fromkeys(e.text for e in entries if (e.prefix, e.key, e.text) not in known))
-        vectors = dict(zip(texts, await self._tried(texts), strict=True))
-        return [Entry(e.prefix, e.key, e.text, written(vectors.get(e.text))) for e in entries]
+        vectors = dict(zip(texts, await self._vectors(texts), strict=True))
+        return [Entry(e.prefix, e.key, e.text, vectors.get(e.text)) for e in entries]
 
     async def write(self, cursor: AsyncCursor[DictRow], puts: Iterable[PutOp], entries: Sequence[Entry]) -> None:
         """Index what was put, in the transaction of `cursor`; what is put without a text to find it by leaves."""
@@ -139,7 +141,7 @@ class PostgresIndex:
         the likeness of the texts.
         """
         query = op.query or ""
-        vector = written((await self._tried([query]))[0])
+        (vector,) = await self._vectors([query])
         prefix = ".".join(op.namespace_prefix)
         async with self._pool.connection() as connection:
             scopes = await _scopes(connection, op.namespace_prefix)
@@ -158,44 +160,28 @@ class PostgresIndex:
             row["score"] = score
         return sorted(rows, key=lambda row: -row["score"])[op.offset :]
 
-    async def _catch_up(self, embeddings: Embeddings) -> None:
-        try:
-            await self._fill(embeddings, CAUGHT_UP)
-        except psycopg.Error:
-            raise
-        except Exception as error:  # noqa: BLE001 - the caller's own embeddings
-            log.warning("memory: the embeddings failed: %s", said(error))
-        async with self._pool.connection() as connection:
-            left = await scalar(connection, "SELECT count(*) FROM reflexion_index WHERE embedding IS NULL")
-        if left:
-            log.warning("memory: %d tasks are found by their words alone: each opening of the database embeds %d of "
-                        "them, store.areindex() embeds all", left, CAUGHT_UP)  # fmt: skip
-
-    async def _fill(self, embeddings: Embeddings, most: float = math.inf) -> None:
-        """Embed texts that have no vector, about so many at most."""
+    async def _fill(self, most: float = math.inf) -> int:
+        """Embed texts that have no vector, about so many at most; returns how many got one."""
         done, last = 0, 0
         while done < most:
             async with self._pool.connection() as connection:
                 cursor = await connection.execute(_MISSING, [last, PAGE])
                 rows = await cursor.fetchall()
-            if not rows:
-                break
             texts = list(dict.fromkeys(row["text"] for row in rows))
-            vectors = dict(zip(texts, await embedded(embeddings, texts, self._dims), strict=True))
-            values = [written(vectors[row["text"]]) for row in rows]
+            made = await self._meaning.vectors(texts)
+            if made is None:
+                break
+            vectors = {text: written(vector) for text, vector in zip(texts, made, strict=True)}
+            values = [vectors[row["text"]] for row in rows]
             async with self._pool.connection() as connection:
                 await connection.execute(_SET_VECTORS, [[row["id"] for row in rows], values, self._model])
             done, last = done + len(rows), rows[-1]["id"]
+        return done
 
-    async def _tried(self, texts: list[str]) -> Sequence[list[float] | None]:
-        """Vectors; None for each, and a warning, where the embeddings fail: no lesson is lost for that."""
-        if self._embeddings is None or self._model is None or not texts:
-            return [None] * len(texts)
-        try:
-            return await embedded(self._embeddings, texts, self._dims)
-        except Exception as error:  # noqa: BLE001 - the caller's own embeddings
-            log.warning("memory: words alone decide for now, because the embeddings failed: %s", said(error))
-            return [None] * len(texts)
+    async def _vectors(self, texts: Sequence[str]) -> list[str | None]:
+        """As pgvector writes them; None for each where there are none."""
+        made = await self._meaning.vectors(texts) if self._model is not None else None
+        return [None] * len(texts) if made is None else [written(vector) for vector in made]
 
 
 def _entry(put: PutOp) -> Entry | None:

@@ -125,6 +125,12 @@ class Shelf:
         await self._delete([(item.namespace, item.key) for item in await self._everything()])
         self._marked = False
 
+    async def scrub(self) -> None:
+        """Leave no trace of what was deleted, where the store can see to that."""
+        scrub = getattr(self._store, "ascrub", None)
+        if scrub is not None:
+            await scrub()
+
     async def reindex(self) -> bool:
         """Let the store index everything anew, that of other namespaces too; whether it can."""
         again = getattr(self._store, "areindex", None)

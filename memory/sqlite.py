@@ -86,19 +86,28 @@ def _create(path: Path) -> None:
         raise sqlite3.OperationalError("write-ahead logging cannot be switched on here")
 
 
+_PRAGMAS: Final = (
+    # In WAL mode nothing committed is lost when the process is killed; when the power fails the last transactions may
+    # be, but the file stays sound.
+    "PRAGMA synchronous=NORMAL",
+    # What is deleted is overwritten with zeros.
+    "PRAGMA secure_delete=ON",
+)
+
+
 @asynccontextmanager
 async def _connection(path: Path, isolation_level: Literal["DEFERRED"] | None) -> AsyncIterator[aiosqlite.Connection]:
     async with aiosqlite.connect(path, timeout=BUSY_S, isolation_level=isolation_level) as connection:
-        # In WAL mode nothing committed is lost when the process is killed; when the power fails the last
-        # transactions may be, but the file stays sound.
-        await connection.execute("PRAGMA synchronous=NORMAL")
+        for pragma in _PRAGMAS:
+            await connection.execute(pragma)
         yield connection
 
 
 async def _plain_connection(path: Path, stack: AsyncExitStack) -> sqlite3.Connection:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous=NORMAL")
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
         return connection
 
     connection = await asyncio.to_thread(connect)

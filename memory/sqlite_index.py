@@ -142,6 +142,10 @@ class Index:
             self._cells.clear(connection)
         connection.execute("INSERT INTO search_words (search_words) VALUES ('rebuild')")
 
+    def scrub(self, connection: sqlite3.Connection) -> None:
+        """Drop the words of deleted items, which lie in older parts of the full-text index until these are merged."""
+        connection.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
+
     def search(self, connection: sqlite3.Connection, asked: Asked) -> list[Hit]:
         """The likest items, the likest first: what means the like and what says the like, chosen by turns."""
         inside = _inside(connection, asked.namespace) if len(asked.namespace) > SCOPE_PARTS else None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import aiosqlite
+import numpy as np
 import orjson
 from langgraph.store.base import (
     Op,
@@ -25,7 +27,7 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from reflexion.memory.cells import Cells, Vectors
 from reflexion.memory.langgraph_fixes import ClosableStore
 from reflexion.memory.locks import uninterrupted
-from reflexion.memory.meaning import Meaning
+from reflexion.memory.meaning import CAUGHT_UP, Meaning
 from reflexion.memory.sqlite_index import TABLES, Asked, Change, Index, clean
 
 T = TypeVar("T")
@@ -61,6 +63,15 @@ class Worker:
 
         return await uninterrupted(when_free())
 
+    async def checkpoint(self) -> None:
+        """Move what was written from the log into the file and empty the log, as far as no other process reads it."""
+
+        async def when_free() -> None:
+            async with self._free:
+                await asyncio.to_thread(self._connection.execute, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await uninterrupted(when_free())
+
     def _transaction(self, work: Callable[[], T]) -> T:
         self._connection.execute(self._begin)
         try:
@@ -94,10 +105,10 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
             await self._adopt()
             await self._writer.do(_keep, "adopted", b"yes")
 
-    async def fill(self) -> int:
-        """Give vectors to the items that have none; returns how many got one."""
+    async def fill(self, most: float = CAUGHT_UP) -> int:
+        """Give vectors to the items that have none, about so many at most; returns how many got one."""
         filled, last = 0, 0
-        while self._meaning.available:
+        while self._meaning.available and filled < most:
             waiting = await self._reader.do(self._read_index.waiting, last, BATCH)
             vectors = await self._meaning.vectors([text for _, text in waiting])
             if vectors is None:
@@ -117,14 +128,19 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         """
         await self._adopt()
         # Without a vector of it nobody knows yet what tells the model from others.
-        works = await self._meaning.vectors([LESSONS]) is not None
+        works = await self._meaning.works()
         await self._writer.do(self._restart, vectors=works)
-        await self.fill()
+        await self.fill(math.inf)
         return await self._reader.do(self._read_index.size)
+
+    async def ascrub(self) -> None:
+        """Leave nothing in the file of what was deleted before."""
+        await self._writer.do(self._written_index.scrub)
+        await self._writer.checkpoint()
 
     def _restart(self, connection: sqlite3.Connection, *, vectors: bool) -> None:
         if vectors:
-            _keep(connection, "probe", self._meaning.probe)
+            _keep(connection, "probe", self._meaning.probe.tobytes())
         self._written_index.restart(connection, vectors=vectors)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -157,7 +173,7 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         self, connection: sqlite3.Connection, ops: Sequence[SearchOp], texts: list[str], vectors: list[Vectors] | None
     ) -> list[list[SearchItem]]:
         probe = _fact(connection, "probe")
-        comparable = vectors is not None and probe is not None and self._meaning.made(probe)
+        comparable = vectors is not None and probe is not None and self._meaning.made(np.frombuffer(probe, np.float32))
         usable = vectors if vectors is not None and comparable else [None] * len(ops)
         return [
             self._found(connection, op, Asked(op.namespace_prefix, text, vector, op.offset + op.limit))
@@ -226,8 +242,8 @@ class IndexedStore(ClosableStore, AsyncSqliteStore):
         """Whether the model is that of the database; the first one is."""
         probe = _fact(connection, "probe")
         if probe is None:
-            _keep(connection, "probe", self._meaning.probe)
-        return probe is None or self._meaning.made(probe)
+            _keep(connection, "probe", self._meaning.probe.tobytes())
+        return probe is None or self._meaning.made(np.frombuffer(probe, np.float32))
 
     @asynccontextmanager
     async def _cursor(self, *, transaction: bool = True) -> AsyncIterator[aiosqlite.Cursor]:

@@ -70,3 +70,13 @@ def test_embeddings_that_cannot_be_had_are_said_and_break_nothing(reflexion, ser
     assert done.exit_code == 0
     assert "embeddings FAILED" in done.stdout
     assert "not the published file" in done.stdout
+
+
+def test_a_database_that_can_hold_no_vectors_is_said(reflexion, server: FakeOpenAI, postgres_url):
+    server.default("m", {"ok": True})
+    command = ("doctor", "--base-url", server.base_url, "--model", "m", "--database", postgres_url)
+    lacks = json.loads(reflexion(*command, "--json").stdout)["database"]["lacks"]
+    assert "pgvector" in lacks
+    done = reflexion(*command)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert lacks in done.stdout

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reflexion.graphs import Settings, consolidate
+from reflexion.graphs import ConfigurationError, Settings, apply_consolidation, consolidate
 from reflexion.memory import Episode, Evidence, Memory, Wanted, make_lesson, open_persistence, task_key
 from reflexion.models import ConnectionSettings, ModelConfigurationError
 from reflexion.testing import FakeOpenAI, Reply
@@ -43,6 +43,11 @@ class House:
         connection = ConnectionSettings(base_url=self.server.base_url, api_key="any", max_retries=0)
         return await consolidate(settings, connection=connection, database_url=self.url, **given)
 
+    async def apply(self, *operations):
+        """Have these operations proposed, and done."""
+        done = await self.tidy(*operations)
+        return done.consolidation_id, await apply_consolidation(done, database_url=self.url)
+
     async def known(self):
         async with open_persistence(self.url) as persistence:
             return {each.lesson["text"]: each for each in await Memory(persistence.store).lessons()}
@@ -77,23 +82,23 @@ async def test_what_is_only_proposed_changes_nothing(house):
     assert (proposal.operation, proposal.text, proposal.refused, proposal.decision_id) == ("MERGE", BOTH, "", "")
     assert sorted(proposal.before.values()) == sorted([EMPTY, FIRST])
     assert set(await house.known()) == {EMPTY, FIRST, SIGN}
-    assert (done.groups, done.applied, done.usage.requests) == (1, False, 1)
+    assert (done.groups, done.namespace, done.usage.requests) == (1, "default", 1)
 
 
 async def test_a_merged_lesson_takes_the_place_and_the_evidence_of_others_until_that_is_undone(house):
     names = await house.shown()
-    done = await house.tidy(operation("MERGE", names[EMPTY], names[FIRST], text=BOTH), apply=True)
+    consolidation_id, (merge,) = await house.apply(operation("MERGE", names[EMPTY], names[FIRST], text=BOTH))
     known = await house.known()
     assert {text: each.state for text, each in known.items()} == {
         EMPTY: "retired", FIRST: "retired", SIGN: "candidate", BOTH: "active",
     }  # fmt: skip
-    assert known[EMPTY].superseded_by == known[FIRST].superseded_by == known[BOTH].id == done.proposals[0].lesson_id
+    assert known[EMPTY].superseded_by == known[FIRST].superseded_by == known[BOTH].id == merge.lesson_id
     assert {each["run_id"] for each in known[BOTH].evidence} == {f"run {TASK} 0", f"run {TASK} 1"}
     async with open_persistence(house.url) as persistence:
         memory = Memory(persistence.store)
         given = (await memory.recall(TASK, Wanted("r", limit=5))).used
         assert {each["text"] for each in given} == {BOTH, SIGN}
-        assert (await memory.forget_run(done.consolidation_id)).lessons == 1
+        assert (await memory.forget_run(consolidation_id)).lessons == 1
     known = await house.known()
     assert {text: each.state for text, each in known.items()} == {
         EMPTY: "active", FIRST: "candidate", SIGN: "candidate",
@@ -102,14 +107,13 @@ async def test_a_merged_lesson_takes_the_place_and_the_evidence_of_others_until_
 
 async def test_each_operation_is_a_decision_that_can_be_undone_alone(house):
     names = await house.shown()
-    done = await house.tidy(
+    _, done = await house.apply(
         operation("EDIT", names[SIGN], text="Keep the sign of negative numbers."),
         operation("RETIRE", names[FIRST]),
         operation("add", names[EMPTY], text="Write down what the empty input gives."),
-        apply=True,
     )
-    assert [each.refused for each in done.proposals] == ["", "", ""]
-    edit, retire, _ = done.proposals
+    assert [each.refused for each in done] == ["", "", ""]
+    edit, retire, _ = done
     known = await house.known()
     assert {text for text, each in known.items() if each.usable} == {
         EMPTY, "Keep the sign of negative numbers.", "Write down what the empty input gives.",
@@ -125,7 +129,7 @@ async def test_each_operation_is_a_decision_that_can_be_undone_alone(house):
 
 async def test_what_came_of_a_poisoned_run_goes_with_it_though_it_was_merged(house):
     names = await house.shown()
-    await house.tidy(operation("MERGE", names[EMPTY], names[FIRST], text=BOTH), apply=True)
+    await house.apply(operation("MERGE", names[EMPTY], names[FIRST], text=BOTH))
     async with open_persistence(house.url) as persistence:
         await Memory(persistence.store).forget_run(f"run {TASK} 0")
     assert {text: each.state for text, each in (await house.known()).items()} == {FIRST: "candidate", SIGN: "candidate"}
@@ -133,7 +137,7 @@ async def test_what_came_of_a_poisoned_run_goes_with_it_though_it_was_merged(hou
 
 async def test_a_lesson_that_took_others_in_still_goes_with_its_own_run(house):
     names = await house.shown()
-    await house.tidy(operation("MERGE", names[EMPTY], names[FIRST], text=EMPTY), apply=True)
+    await house.apply(operation("MERGE", names[EMPTY], names[FIRST], text=EMPTY))
     assert {text for text, each in (await house.known()).items() if each.usable} == {EMPTY, SIGN}
     async with open_persistence(house.url) as persistence:
         await Memory(persistence.store).forget_run(f"run {TASK} 0")
@@ -155,8 +159,7 @@ async def test_a_lesson_that_took_others_in_still_goes_with_its_own_run(house):
     ],
 )
 async def test_what_must_not_be_done_is_refused_and_nothing_written(house, op, lessons, text, reason):
-    done = await house.tidy(operation(op, *lessons, text=text), apply=True)
-    (proposal,) = done.proposals
+    _, (proposal,) = await house.apply(operation(op, *lessons, text=text))
     assert proposal.refused.startswith(reason)
     assert {text: each.decisions for text, each in (await house.known()).items()} == {EMPTY: [], FIRST: [], SIGN: []}
 
@@ -168,19 +171,52 @@ async def test_a_lesson_is_changed_once_and_one_that_has_proved_itself_not_at_al
             used = episode(f"use {number}", "another task", first=True, used=[known[SIGN].id])
             await Memory(persistence.store).remember(used)
     names = await house.shown()
-    done = await house.tidy(
+    _, done = await house.apply(
         operation("RETIRE", names[EMPTY]),
         operation("MERGE", names[EMPTY], names[FIRST], text=BOTH),
         operation("RETIRE", names[SIGN]),
         operation("MERGE", names[SIGN], names[FIRST], text=SIGN),
-        apply=True,
     )
-    assert [each.refused for each in done.proposals] == [
+    assert [each.refused for each in done] == [
         "", f"{names[EMPTY]}: another operation has changed it", "a lesson that has proved itself keeps its words", "",
     ]  # fmt: skip
     known = await house.known()
     assert {text for text, each in known.items() if each.usable} == {SIGN}
     assert (known[SIGN].used, known[SIGN].seen) == (5, 2)
+
+
+async def test_what_was_shown_is_done_later_without_a_model_as_far_as_it_still_fits(house):
+    names = await house.shown()
+    proposed = await house.tidy(
+        operation("RETIRE", names[EMPTY]),
+        operation("EDIT", names[FIRST], text="Give back zero where nothing is to be summed."),
+        operation("EDIT", names[SIGN], text="Keep the sign of negative numbers."),
+    )
+    kept = json.loads(json.dumps(proposed.as_json()))
+    async with open_persistence(house.url) as persistence:
+        await Memory(persistence.store).forget([(await house.known())[FIRST].id])
+    asked = house.server.count
+    first = await apply_consolidation(kept, database_url=house.url)
+    again = await apply_consolidation(kept, database_url=house.url)
+    assert house.server.count == asked
+    gone = f"{next(iter(proposed.proposals[1].before))} is not there any more"
+    assert [each.refused for each in first] == ["", gone, ""]
+    assert [each.refused.partition(" ")[2] for each in again] == [
+        "is not in use any more", "is not there any more", "is not in use any more",
+    ]  # fmt: skip
+    assert {text: each.state for text, each in (await house.known()).items()} == {
+        EMPTY: "retired", SIGN: "retired", "Keep the sign of negative numbers.": "candidate",
+    }  # fmt: skip
+
+
+async def test_what_comes_of_an_operation_is_what_was_shown_or_nothing(house):
+    names = await house.shown()
+    kept = (await house.tidy(operation("EDIT", names[SIGN], text="Keep the sign of negative numbers."))).as_json()
+    kept["proposals"][0]["text"] = "Drop the sign of negative numbers."
+    (proposal,) = await apply_consolidation(kept, database_url=house.url)
+    assert (proposal.refused, proposal.decision_id) == ("what would come of it now is not what was shown", "")
+    with pytest.raises(ConfigurationError, match="no consolidation: consolidation_id"):
+        await apply_consolidation(kept | {"consolidation_id": "mine"}, database_url=house.url)
 
 
 async def test_lessons_of_unlike_tasks_are_not_looked_at_together(server, sqlite_url):
@@ -198,9 +234,9 @@ async def test_a_reply_that_cannot_be_read_and_a_budget_end_it_without_a_change(
     house.server.default("m", Reply("I would merge the first two."))
     settings = Settings(model="m")
     connection = ConnectionSettings(base_url=house.server.base_url, api_key="any", max_retries=0)
-    done = await consolidate(settings, apply=True, connection=connection, database_url=house.url)
+    done = await consolidate(settings, connection=connection, database_url=house.url)
     assert (len(done.failed), done.stop_reason, done.proposals) == (1, "", ())
-    done = await house.tidy(operation("RETIRE", "L1"), apply=True, settings={"budget_tokens": 10})
+    done = await house.tidy(operation("RETIRE", "L1"), settings={"budget_tokens": 10})
     assert (done.stop_reason, done.proposals) == ("budget", ())
 
 
