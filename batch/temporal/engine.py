@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from reflexion.batch.engine import Health, Job, Spent, Terms
 from reflexion.batch.errors import BatchError, NothingPossible
-from reflexion.batch.temporal.desk import Desk
+from reflexion.batch.temporal.desk import Desk, shared_budget
 from reflexion.batch.temporal.place import Place, connect, read_place
 from reflexion.batch.temporal.workflow import CONFIGURATION, NAME, Handed
 from reflexion.graphs.agent import Reflexion, open_reflexion
@@ -85,7 +85,7 @@ class TemporalEngine:
             self._desk = Desk(database_of(self._installation))
             stack.push_async_callback(self._desk.aclose)
             self._terms = terms
-            self._budget: SharedBudget = self._desk.budget(terms.batch_id, terms.budget_usd, terms.budget_tokens)
+            self._budget = shared_budget(self._agent, terms.batch_id, terms.budget_usd, terms.budget_tokens)
             self._agent.check(self._budget)
             await self._look()
             watching = asyncio.create_task(self._watch())

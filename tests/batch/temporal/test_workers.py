@@ -78,6 +78,13 @@ async def test_a_worker_that_has_no_time_left_breaks_off_what_it_works_on(fleet,
     assert statuses(await records) == {"t1": "passed"}
 
 
+def test_a_worker_that_finds_no_temporal_says_so_in_one_line(fleet, closed_port):
+    worker = fleet.worker("--address", f"127.0.0.1:{closed_port}")
+    assert worker.ended() == 2
+    (line,) = worker.said.splitlines()
+    assert line.startswith(f"reflexion: Temporal at 127.0.0.1:{closed_port} cannot be reached")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_hundred_tasks_outlive_two_of_three_workers(fleet, bench, redis_url):
