@@ -172,4 +172,5 @@ async def main() -> None:
     print(f"database {found['database_mb']:.1f} MB")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -172,9 +172,7 @@ class Reflexion:
         """
         store = self._open.kit.models.seam.budgets
         if store is None:
-            raise ConfigurationError(
-                "a shared budget needs REFLEXION_REDIS_URL, or PostgreSQL and open_reflexion(shared=True)"
-            )
+            raise ConfigurationError("a shared budget needs REFLEXION_REDIS_URL, or PostgreSQL and shared=True")
         return SharedBudget(name, store, usd=usd, tokens=tokens, requests=requests, patient=patient)
 
     async def run(

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from reflexion.batch.engine import Job, Terms
 from reflexion.batch.records import BATCH
+from reflexion.graphs.agent import Reflexion
 from reflexion.models import SharedBudget
-from reflexion.models.postgres_budget import PostgresBudgets
 from reflexion.models.shared_postgres import SharedPostgres
 
 
@@ -24,12 +24,11 @@ class Order:
 
 
 class Desk:
-    """Where jobs lie for workers, and the batch's budget for all of them."""
+    """Where jobs lie for workers."""
 
     def __init__(self, url: str) -> None:
         """Use the database at `postgresql://user:password@host:port/database`."""
         self._server = SharedPostgres(url, [_TABLE])
-        self._budgets = PostgresBudgets(url)
 
     async def put(self, job: Job, terms: Terms) -> None:
         """Lay a job down; one that lies there is replaced."""
@@ -54,14 +53,14 @@ class Desk:
         """Take jobs away."""
         await self._server.ask("DELETE FROM reflexion_job WHERE thread = ANY(%s)", [list(threads)])
 
-    def budget(self, batch_id: str, usd: Decimal | None, tokens: int | None) -> SharedBudget:
-        """The budget of a batch, as all workers spend from it."""
-        return SharedBudget(f"{BATCH} {batch_id}", self._budgets, usd=usd, tokens=tokens, patient=True)
-
     async def aclose(self) -> None:
         """Close the connections."""
         await self._server.aclose()
-        await self._budgets.aclose()
+
+
+def shared_budget(agent: Reflexion, batch_id: str, usd: Decimal | None, tokens: int | None) -> SharedBudget:
+    """The budget of a batch, from which all workers spend."""
+    return agent.shared_budget(f"{BATCH} {batch_id}", usd=usd, tokens=tokens, patient=True)
 
 
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS reflexion_job (thread text PRIMARY KEY, job bytea NOT NULL)"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import (
@@ -18,11 +19,11 @@ from temporalio.exceptions import (
     TerminatedError,
     WorkflowAlreadyStartedError,
 )
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from reflexion.batch.engine import Health, Job, Spent, Terms
 from reflexion.batch.errors import BatchError, NothingPossible
-from reflexion.batch.temporal.desk import Desk
+from reflexion.batch.temporal.desk import Desk, shared_budget
 from reflexion.batch.temporal.place import Place, connect, read_place
 from reflexion.batch.temporal.workflow import CONFIGURATION, NAME, Handed
 from reflexion.graphs.agent import Reflexion, open_reflexion
@@ -32,6 +33,8 @@ from reflexion.nodes import ConfigurationError, Settings, make_settings
 
 logger = logging.getLogger(__name__)
 
+ANSWER_S = 5.0
+"""How soon a worker lets go of a task that is cancelled, in seconds, unless it is busy."""
 LOOK_S = 2.0
 """How often it is asked what the batch has spent, in seconds."""
 
@@ -85,7 +88,7 @@ class TemporalEngine:
             self._desk = Desk(database_of(self._installation))
             stack.push_async_callback(self._desk.aclose)
             self._terms = terms
-            self._budget: SharedBudget = self._desk.budget(terms.batch_id, terms.budget_usd, terms.budget_tokens)
+            self._budget = shared_budget(self._agent, terms.batch_id, terms.budget_usd, terms.budget_tokens)
             self._agent.check(self._budget)
             await self._look()
             watching = asyncio.create_task(self._watch())
@@ -175,21 +178,17 @@ class TemporalEngine:
         """Cancel a workflow and wait until nothing of it is at work."""
         try:
             handle, _ = await starting
-            await handle.cancel()
-            # A worker that died is taken for dead after a heartbeat's time; where there is none nobody hears of it.
-            async with asyncio.timeout(2 * self._place.heartbeat_s):
-                await handle.result()
-        except TimeoutError:
-            await self._terminate(handle)
-        except (RPCError, ModelError, WorkflowFailureError) as error:
-            logger.debug("a workflow ended: %s", error)
-
-    async def _terminate(self, handle: WorkflowHandle[Any, Any]) -> None:
+        except (RPCError, ModelError):
+            return  # it was not begun
         try:
-            await handle.terminate("the batch was broken off, and no worker answered")
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                logger.warning("workflow %s may still be at work: %s", handle.id, error)
+            await handle.cancel()
+            if await _ended_within(ANSWER_S, handle):
+                return
+            # Of a worker that died it is known after a heartbeat's time.
+            if not await _at_work(handle) or not await _ended_within(2 * self._place.heartbeat_s, handle):
+                await handle.terminate("the batch was broken off, and no worker answered")
+        except (RPCError, ModelError) as error:
+            logger.warning("workflow %s may still be at work: %s", handle.id, error)
 
     async def _watch(self) -> None:
         while True:
@@ -206,6 +205,24 @@ class TemporalEngine:
         tokens = total.prompt_tokens + total.completion_tokens
         self._spent = Spent(requests=total.requests, tokens=tokens, cost_usd=total.cost_usd)
         self._left = _share(self._budget)
+
+
+async def _ended_within(seconds: float, handle: WorkflowHandle[Any, Any]) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await handle.result()
+    except TimeoutError:
+        return False
+    except WorkflowFailureError:
+        pass
+    return True
+
+
+async def _at_work(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether a worker has the task, as far as Temporal knows."""
+    waiting = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+    activities = (await handle.describe()).raw_description.pending_activities
+    return any(activity.state != waiting for activity in activities)
 
 
 def open_shared(settings: Settings, installation: Installation) -> Reflexion:

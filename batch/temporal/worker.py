@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from reflexion.batch.temporal.desk import Desk
+from reflexion.batch.temporal.desk import Desk, shared_budget
 from reflexion.batch.temporal.place import Place
 from reflexion.batch.temporal.workflow import ACTIVITY, CONFIGURATION, TaskWorkflow
 from reflexion.graphs.agent import Reflexion
@@ -90,7 +90,7 @@ class Tasks:
             criteria=job.criteria,
             thread=thread_id,
             wait_s=THREAD_WAIT_S,
-            budget=self._desk.budget(job.batch_id, order.budget_usd, order.budget_tokens),
+            budget=shared_budget(self._agent, job.batch_id, order.budget_usd, order.budget_tokens),
             batch=job.batch_id,
             priority=job.priority,
             **job.settings,
@@ -169,9 +169,9 @@ async def _beat(work: "asyncio.Task[str]", lease_s: float) -> None:
     clock = asyncio.get_running_loop().time
     last = clock()
     while True:
-        activity.heartbeat()
         await asyncio.sleep(lease_s / BEATS)
         if clock() - last > lease_s:
             work.cancel()
             return
+        activity.heartbeat()
         last = clock()

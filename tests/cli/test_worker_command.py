@@ -16,12 +16,5 @@ def test_an_address_that_is_none_is_refused(reflexion, model, monkeypatch):
     assert "address" in reflexion("worker").stderr
 
 
-def test_a_temporal_that_is_not_there_is_named(reflexion, model, postgres_url, closed_port):
-    result = reflexion("worker", "--database", postgres_url, "--address", f"127.0.0.1:{closed_port}")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"Temporal at 127.0.0.1:{closed_port} cannot be reached" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 def test_help_tells_the_defaults(reflexion):
     assert "127.0.0.1:7233" in reflexion("worker", "--help").stdout

@@ -120,6 +120,15 @@ class Fleet:
 
     def worker(self, *arguments: str, concurrency: int = 4) -> WorkerProcess:
         """A new worker."""
+        log = self.bench.folder / f"worker{len(self.workers)}.log"
+        options = ("--concurrency", str(concurrency), *arguments)
+        worker = WorkerProcess(self.environment, log, *options)
+        self.workers.append(worker)
+        return worker
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which a process of ours belongs to this fleet."""
         names = ("REFLEXION_", "OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGGRAPH_", "TEMPORAL_")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         environment |= {
@@ -129,25 +138,22 @@ class Fleet:
             "REFLEXION_DATABASE_URL": self.url,
             "REFLEXION_TEMPORAL_ADDRESS": self.address,
             "REFLEXION_TEMPORAL_TASK_QUEUE": self.queue,
+            "REFLEXION_TEMPORAL_HEARTBEAT_S": str(SILENT_S),
         }
-        log = self.bench.folder / f"worker{len(self.workers)}.log"
-        options = ("--concurrency", str(concurrency), *arguments)
-        worker = WorkerProcess(environment | self.variables, log, *options)
-        self.workers.append(worker)
-        return worker
+        return environment | self.variables
 
     @property
     def place(self) -> Place:
         return Place(address=self.address, task_queue=self.queue, heartbeat_s=SILENT_S)
 
     @contextlib.asynccontextmanager
-    async def worker_here(self) -> AsyncIterator[list[str]]:
+    async def worker_here(self, concurrency: int = 4) -> AsyncIterator[list[str]]:
         """A worker in this process, which starts faster; what it says."""
         said: list[str] = []
         stop = asyncio.Event()
         async with open_shared(Settings(), self.installation) as agent:
             client = await connect(self.place)
-            options = {"concurrency": 4, "stop": stop, "drain_s": 0, "tell": said.append}
+            options = {"concurrency": concurrency, "stop": stop, "drain_s": 0, "tell": said.append}
             working = asyncio.create_task(work(agent, self.url, client, self.place, **options))
             try:
                 yield said

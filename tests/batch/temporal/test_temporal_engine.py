@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from batch_bench import run, statuses, task
+from batch_bench import number_in, run, statuses, task
 from fleet import SECRET, Fleet, connected
 from temporalio.client import WorkflowExecutionStatus
 
@@ -176,6 +176,34 @@ async def test_what_workers_cannot_share_is_refused(bench, fleet, sqlite_url, cl
         await run(run_batch([task(1)], engine, out=bench.out))
     with pytest.raises(ConfigurationError, match="review"):
         await run(run_batch([task(1)], fleet.engine(review="both"), out=bench.out))
+
+
+async def handed_out(fleet: Fleet) -> int:
+    """Workflows whose task a worker has, or could take."""
+    client = await connected(fleet.address)
+    names = await workflows(fleet, WorkflowExecutionStatus.RUNNING)
+    found = [await client.get_workflow_handle(name).describe() for name in names]
+    return sum(bool(one.raw_description.pending_activities) for one in found)
+
+
+async def test_tasks_of_a_higher_priority_overtake(fleet, bench):
+    bench.server.hold("m")
+    low, high = range(10), range(10, 15)
+    async with fleet.worker_here(concurrency=1):
+        # In two batches, as one would hand the higher ones out first by itself.
+        given = [task(n, priority=-100) for n in low], [task(n, priority=100) for n in high]
+        batches = [asyncio.create_task(run(run_batch(part, fleet.engine(), concurrency=10))) for part in given]
+        await bench.server.wait_for_async("m", timeout_s=100)
+
+        async def all_wait() -> bool:
+            return await handed_out(fleet) == 15
+
+        await until(all_wait)
+        bench.server.release("m")
+        await asyncio.gather(*batches)
+    places = {number_in(request.body): place for place, request in enumerate(bench.server.requests_for("m"))}
+    # By and large: a task queue has partitions, and each has an order of its own.
+    assert sum(places[n] for n in high) / len(high) < sum(places[n] for n in low) / len(low)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Workers that die, stand still and end: every task has one result, and goes on where it was."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import time
 
 import psycopg
@@ -78,10 +81,46 @@ async def test_a_worker_that_has_no_time_left_breaks_off_what_it_works_on(fleet,
     assert statuses(await records) == {"t1": "passed"}
 
 
+def reflexion_batch(fleet, bench) -> "subprocess.Popen[str]":
+    """`reflexion batch`, as a process."""
+    options = ["--out", str(bench.out), "--engine", "temporal", "--max-attempts", "1", "--no-memory"]
+    command = [sys.executable, "-m", "reflexion.cli", "batch", str(bench.folder / "in.jsonl"), *options, "--model", "m"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=fleet.environment, **pipes)
+
+
+def test_an_interrupted_command_leaves_nothing_at_work_and_goes_on(fleet, bench):
+    bench.file(*(task(n) for n in range(6)))
+    bench.server.hold("m")
+    worker = fleet.worker()
+    with reflexion_batch(fleet, bench) as command:
+        try:
+            bench.server.wait_for("m", 4, timeout_s=100)
+            command.send_signal(signal.SIGINT)
+            said, _ = command.communicate(timeout=100)
+        finally:
+            command.kill()
+    assert command.returncode == 130, said
+    assert worker.said.count("broken off") == 4
+    bench.server.release("m")
+    with reflexion_batch(fleet, bench) as command:
+        said, _ = command.communicate(timeout=100)
+    assert command.returncode == 0, said
+    assert {record["status"] for record in bench.written()} == {"passed"}
+    assert bench.server.count == 4 + 6
+
+
+def test_a_worker_that_finds_no_temporal_says_so_in_one_line(fleet, closed_port):
+    worker = fleet.worker("--address", f"127.0.0.1:{closed_port}")
+    assert worker.ended() == 2
+    (line,) = worker.said.splitlines()
+    assert line.startswith(f"reflexion: Temporal at 127.0.0.1:{closed_port} cannot be reached")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_hundred_tasks_outlive_two_of_three_workers(fleet, bench, redis_url):
-    per_s, tasks, budget = 20, 100, 20_000
+    per_s, tasks, budget = 20, 100, 100_000
     bench.server.default("m", lambda body: Reply(bench.reply(body), delay_s=0.047))
     fleet.variables = {"REFLEXION_REDIS_URL": redis_url, "REFLEXION_REQUESTS_PER_MINUTE": str(60 * per_s)}
     started = time.monotonic()
