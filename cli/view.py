@@ -10,7 +10,7 @@ from rich.text import Text
 from reflexion.evaluators import GeneratedTests
 from reflexion.graphs import Reflexion, Result
 from reflexion.models.prices import display_usd
-from reflexion.prompts.fence import one_line
+from reflexion.prompts.marks import one_line
 
 
 class Progress:

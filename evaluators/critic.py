@@ -6,7 +6,7 @@ from reflexion.evaluators.records import Attempt, CriterionScore, Evaluation, Ta
 from reflexion.evaluators.rubric import CriterionError, Rubric
 from reflexion.evaluators.verdict import VERDICT, VERDICT_BY_CRITERIA, CannotJudge, CriticVerdict, Judged, read_verdict
 from reflexion.models import BudgetExhausted, Completer, DeadlineExceeded, Meter, ModelError, ask_structured
-from reflexion.prompts import Fence, Language, PromptBook
+from reflexion.prompts import Language, Marks, PromptBook
 
 NEAR = 0.1
 """How close to the threshold, on the scale from 0 to 1, a score is so that asking again may change what it means."""
@@ -83,13 +83,13 @@ class Critic:
 
     async def _ask(self, task: Task, attempt: Attempt, rubric: Rubric) -> CriticVerdict:
         by_criteria = len(rubric) > 1
-        fence = Fence()
+        marks = Marks()
         messages = self._prompt.messages(
             criteria=rubric.listed() or self._prompt.sections.get("criterion", ""),
             each=self._prompt.sections.get("each", "") if by_criteria else "",
-            task=fence.around("task", task.text),
-            answer=fence.around("answer", attempt["answer"]),
-            reference=fence.around("reference", "" if task.expect is None else str(task.expect)),
+            task=marks.around("task", task.text),
+            answer=marks.around("answer", attempt["answer"]),
+            reference=marks.around("reference", "" if task.expect is None else str(task.expect)),
         )
         structure = VERDICT_BY_CRITERIA if by_criteria else VERDICT
         try:

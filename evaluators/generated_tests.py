@@ -15,7 +15,7 @@ from reflexion.evaluators.unit_tests import evaluation_of, told
 from reflexion.evaluators.validation import program, reject_by_agreement, validate
 from reflexion.models import Completer, Meter
 from reflexion.models.errors import ModelError
-from reflexion.prompts import Fence, Language, PromptBook
+from reflexion.prompts import Language, Marks, PromptBook
 from reflexion.sandbox import Limits, TestResult, judge
 
 EMBEDDED_REPLY = 320
@@ -42,7 +42,7 @@ async def write_tests(
     if function is None:
         return OwnTests(function="", tests=[], problem="the task names no function")
     prompt = prompts.get("tester", lang)
-    messages = prompt.messages(task=Fence().around("task", text), function=function, most=str(MOST_USED))
+    messages = prompt.messages(task=Marks().around("task", text), function=function, most=str(MOST_USED))
     try:
         temperature, longest = (0.0, EMBEDDED_REPLY) if client.embedded else (None, None)
         reply = await client.complete(messages, meter, temperature=temperature, max_tokens=longest)

@@ -34,8 +34,8 @@ from reflexion.models import (
 from reflexion.nodes import Kit, Settings, make_settings
 from reflexion.nodes.degradation import Measures
 from reflexion.nodes.turn import Turn
-from reflexion.prompts import Fence
-from reflexion.prompts.fence import one_line
+from reflexion.prompts import Marks
+from reflexion.prompts.marks import one_line
 
 LONGEST_TASK_SHOWN = 1_000
 """Characters of a task that the model reads."""
@@ -164,7 +164,7 @@ class _Consolidator:
 
     async def _work(self, group: Sequence[KnownLesson]) -> None:
         shown = {f"L{number}": each for number, each in enumerate(group, 1)}
-        messages = self._turn.prompt("consolidator").messages(lessons=Fence().around("lessons", _listed(shown)))
+        messages = self._turn.prompt("consolidator").messages(lessons=Marks().around("lessons", _listed(shown)))
         read = await ask_structured(self._turn.client("reflector"), messages, self._turn.meter, STRUCTURE, _parse)
         if read.value is None:
             self._failed.append(read.problem)

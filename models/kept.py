@@ -17,8 +17,8 @@ LARGEST = 256 * 1024
 """Characters of JSON. A longer reply is not kept; were its process to die, it would be asked for again."""
 
 
-_NONCE = re.compile(r"(?<= )(?:[0-9a-f]{8})+(?=>)")
-"""What differs each time that a prompt is made: the marks around what it quotes."""
+_MARK = re.compile(r"^(</?[a-z_]+) (?:[0-9a-f]{8})+>$", re.MULTILINE)
+"""A line around what a prompt quotes. Its number differs each time that the prompt is made."""
 
 
 class KeptReply(TypedDict):
@@ -48,7 +48,7 @@ class KeptReplies:
 
     def key(self, role: str, messages: Sequence[BaseMessage], schema: Any) -> str:
         """What the same request of the same step has in common, whichever process makes it."""
-        prompt = [(message.type, _NONCE.sub("", text_of(message.content))) for message in messages]
+        prompt = [(message.type, _MARK.sub(r"\1>", text_of(message.content))) for message in messages]
         text = json.dumps([self.step_id, role, prompt, schema], default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 

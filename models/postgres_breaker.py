@@ -10,6 +10,7 @@ from reflexion.models.circuit import BreakerPolicy, Circuit, CircuitState, Key, 
 from reflexion.models.errors import ModelError
 from reflexion.models.postgres_state import PostgresStates
 from reflexion.models.shared_circuits import SharedCircuits
+from reflexion.models.shared_postgres import SharedPostgres
 
 
 class PostgresCircuits(SharedCircuits):
@@ -20,7 +21,7 @@ class PostgresCircuits(SharedCircuits):
 
     def __init__(
         self,
-        url: str,
+        where: str | SharedPostgres,
         policy: BreakerPolicy | None = None,
         *,
         prefix: str = "circuit",
@@ -31,7 +32,7 @@ class PostgresCircuits(SharedCircuits):
         """Share circuits.
 
         Args:
-            url: `postgresql://user:password@host:port/database`.
+            where: `postgresql://user:password@host:port/database`, or one that others use.
             policy: must be the same in every process.
             prefix: of the rows; one for each endpoint and model.
             lease_s: seconds after which the place of a probe whose process died falls free.
@@ -40,7 +41,7 @@ class PostgresCircuits(SharedCircuits):
         """
         self._policy = policy or BreakerPolicy()
         super().__init__(self._policy, lease_s=lease_s, patience_s=None)
-        self._states = PostgresStates(url, prefix, clock=clock, patience_s=patience_s)
+        self._states = PostgresStates(where, prefix, clock=clock, patience_s=patience_s)
 
     async def states(self) -> list[CircuitState]:
         """All circuits in the database, by endpoint and model."""

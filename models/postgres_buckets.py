@@ -8,6 +8,7 @@ from reflexion.models.buckets import Answer, Bucket, Claim, Clock, Key, Limits, 
 from reflexion.models.errors import ModelError
 from reflexion.models.postgres_state import PostgresStates
 from reflexion.models.shared_buckets import HEAD_LEASE_S, POLL_S, SharedBuckets
+from reflexion.models.shared_postgres import SharedPostgres
 
 
 class PostgresBuckets(SharedBuckets):
@@ -17,18 +18,23 @@ class PostgresBuckets(SharedBuckets):
     unreachable = (ModelError, OSError, TimeoutError)
 
     def __init__(
-        self, url: str, *, lease_s: float = 30.0, patience_s: float = 10.0, clock: Clock | None = None
+        self,
+        where: str | SharedPostgres,
+        *,
+        lease_s: float = 30.0,
+        patience_s: float = 10.0,
+        clock: Clock | None = None,
     ) -> None:
         """Share buckets.
 
         Args:
-            url: `postgresql://user:password@host:port/database`.
+            where: `postgresql://user:password@host:port/database`, or one that others use.
             lease_s: seconds after which what a dead process held counts as used and its slots are free.
             patience_s: seconds after which the database counts as unreachable.
             clock: replaces the server's clock, for tests.
         """
         super().__init__(lease_s=lease_s)
-        self._states = PostgresStates(url, "limit", clock=clock, patience_s=patience_s)
+        self._states = PostgresStates(where, "limit", clock=clock, patience_s=patience_s)
 
     async def aclose(self) -> None:
         """Close the connections."""

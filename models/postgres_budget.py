@@ -9,9 +9,9 @@ from reflexion.models.shared_postgres import SharedPostgres
 class PostgresBudgets:
     """A row for each budget and one for each hold. A reservation locks the budget's row, and so they take turns."""
 
-    def __init__(self, url: str) -> None:
-        """Share budgets through `postgresql://user:password@host:port/database`."""
-        self._server = SharedPostgres(url, _DDL)
+    def __init__(self, where: str | SharedPostgres) -> None:
+        """Share budgets through `postgresql://user:password@host:port/database`, or what others share it with."""
+        self._server = SharedPostgres.at(where, _DDL)
 
     async def reserve(
         self, name: str, hold: str, needed: Units, limit: tuple[int | None, int | None, int | None], lease_s: float

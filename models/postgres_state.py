@@ -20,9 +20,12 @@ class PostgresStates:
     would stand still with it. Who loses a race reads again; the processes race, the tasks of one take turns.
     """
 
-    def __init__(self, url: str, kind: str, *, clock: Callable[[], float] | None = None, patience_s: float) -> None:
+    def __init__(
+        self, where: str | SharedPostgres, kind: str, *, clock: Callable[[], float] | None = None, patience_s: float
+    ) -> None:
         """Keep states of one kind; `clock` replaces the server's, for tests."""
-        self._server = SharedPostgres(url, [_DDL], patience_s=patience_s)
+        self._server = SharedPostgres.at(where, [_DDL])
+        self._patience_s = patience_s
         self._kind = kind
         self._clock = clock
         self._turns: dict[str, asyncio.Lock] = {}
@@ -45,7 +48,7 @@ class PostgresStates:
         async with self._turns.setdefault(name, asyncio.Lock()):
             pause_s = 0.001
             while True:
-                [[version, stored, now]] = await self._server.ask(_READ, [self._kind, name])
+                [[version, stored, now]] = await self._ask(_READ, [self._kind, name])
                 saved = None if stored is None else json.loads(stored)
                 after, result = step(saved, self._clock() if self._clock else float(now))
                 text = json.dumps(after)
@@ -53,9 +56,9 @@ class PostgresStates:
                     return result
                 values = [text, self._kind, name]
                 if version is None:
-                    written = await self._server.ask(_INSERT, values)
+                    written = await self._ask(_INSERT, values)
                 else:
-                    written = await self._server.ask(_UPDATE, [*values, version])
+                    written = await self._ask(_UPDATE, [*values, version])
                 if written:
                     return result
                 await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - no secret
@@ -63,11 +66,14 @@ class PostgresStates:
 
     async def names(self) -> list[str]:
         """Of all states of this kind."""
-        return [name for (name,) in await self._server.ask(_NAMES, [self._kind])]
+        return [name for (name,) in await self._ask(_NAMES, [self._kind])]
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._server.aclose()
+
+    async def _ask(self, sql: str, parameters: list[Any]) -> list[Any]:
+        return await self._server.ask(sql, parameters, patience_s=self._patience_s)
 
 
 _DDL = """

@@ -21,6 +21,7 @@ from reflexion.models.settings import ConnectionSettings
 from reflexion.models.shared_buckets import SharedBuckets
 from reflexion.models.shared_budget import BudgetStore
 from reflexion.models.shared_circuits import SharedCircuits
+from reflexion.models.shared_postgres import SharedPostgres
 
 
 def in_order(
@@ -94,8 +95,9 @@ class Seam:
             circuits, budgets = _in_redis(url)
             backend = redis_backend(url) if limited else None
         elif database_url:
-            circuits, budgets = PostgresCircuits(database_url), PostgresBudgets(database_url)
-            backend = PostgresBuckets(database_url) if limited else None
+            database = SharedPostgres(database_url, [])
+            circuits, budgets = PostgresCircuits(database), PostgresBudgets(database)
+            backend = PostgresBuckets(database) if limited else None
         closers = [shared.aclose for shared in (circuits, backend, budgets) if shared]
         return cls(
             limits=RateLimit(wanted, backend=backend) if limited else None,

@@ -15,7 +15,7 @@ from reflexion.nodes.attempts import NEARLY_RIGHT, best_attempt
 from reflexion.nodes.fields import AttemptStyle
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import Delta, Turn
-from reflexion.prompts.fence import one_line
+from reflexion.prompts.marks import one_line
 
 MOST_CHECKS = 6
 LONGEST_CHECK = 400

@@ -6,7 +6,7 @@ from reflexion.evaluators import Attempt
 from reflexion.models import ModelError
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import REFUSALS, Delta, Turn
-from reflexion.prompts import Fence
+from reflexion.prompts import Marks
 
 LONGEST_PLAN = 2_000
 """Characters of a plan that are kept."""
@@ -29,11 +29,11 @@ async def planner(state: PlannerReads, turn: Turn) -> Delta:
     if turn.measures.no_planner or not turn.settings.planner:
         return {"plan": ""}
     prompt = turn.prompt("planner")
-    fence = Fence()
+    marks = Marks()
     messages = prompt.messages(
-        task=fence.around("task", state["spec"]["text"]),
-        feedback=fence.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
-        lesson=fence.around("lesson", attempt.get("reflection", "")),
+        task=marks.around("task", state["spec"]["text"]),
+        feedback=marks.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
+        lesson=marks.around("lesson", attempt.get("reflection", "")),
         different=prompt.sections.get("different", "") if "repeats" in attempt else "",
     )
     try:

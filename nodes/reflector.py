@@ -12,8 +12,8 @@ from reflexion.models import ModelError, Reply, Structure, ask_structured, objec
 from reflexion.models.lenient_json import NoJsonError
 from reflexion.nodes.recall import TaskSpec
 from reflexion.nodes.turn import REFUSALS, Delta, Turn
-from reflexion.prompts import Fence
-from reflexion.prompts.fence import one_line
+from reflexion.prompts import Marks
+from reflexion.prompts.marks import one_line
 
 _TEXT = {"type": "string"}
 REFLECTION = Structure(
@@ -62,13 +62,13 @@ async def reflector(state: ReflectorReads, turn: Turn) -> Delta:
     is worth it.
     """
     attempt = state["attempts"][-1]
-    fence = Fence()
+    marks = Marks()
     tried = [lesson["text"] for lesson in state["lessons_used"]]
     tried += [earlier["reflection"] for earlier in state["attempts"] if earlier.get("reflection")]
     messages = turn.prompt("reflector").messages(
-        task=fence.around("task", state["spec"]["text"]),
-        answer=fence.around("answer", attempt["answer"]),
-        feedback=fence.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
+        task=marks.around("task", state["spec"]["text"]),
+        answer=marks.around("answer", attempt["answer"]),
+        feedback=marks.around("verdict", attempt.get("feedback", "")[:LONGEST_FEEDBACK]),
         earlier="\n".join(f"- {one_line(text, LONGEST_REFLECTION)}" for text in tried),
     )
     try:

@@ -1,6 +1,6 @@
 """The text that models read: one Markdown file per role and language, and the one function that fills it."""
 
 from reflexion.prompts.book import LANGUAGES, Language, Prompt, PromptBook, PromptError, check_system
-from reflexion.prompts.fence import Fence
+from reflexion.prompts.marks import Marks
 
-__all__ = ["LANGUAGES", "Fence", "Language", "Prompt", "PromptBook", "PromptError", "check_system"]
+__all__ = ["LANGUAGES", "Language", "Marks", "Prompt", "PromptBook", "PromptError", "check_system"]

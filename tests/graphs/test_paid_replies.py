@@ -12,7 +12,7 @@ from reflexion.models.exchange import Exchange, unsent_call
 from reflexion.models.kept import LARGEST, KeptReplies, kept_reply
 from reflexion.models.ledger import LedgerLine
 from reflexion.models.replies import Reply
-from reflexion.prompts.fence import Fence
+from reflexion.prompts.marks import Marks
 
 NEEDED = {"actor": 2, "critic": 2, "reflector": 1, "planner": 1}
 NODE = {"critic": "evaluator"}
@@ -125,12 +125,13 @@ async def test_a_ledger_of_an_earlier_version_gets_its_column(sqlite_url):
 
 def test_a_question_is_known_again_whatever_its_marks_and_each_reply_serves_once():
     def question(step: str, task: str = "Sum [1, 2]") -> str:
-        messages = [SystemMessage("Judge."), HumanMessage(Fence().around("task", task))]
+        messages = [SystemMessage("Judge."), HumanMessage(Marks().around("task", task))]
         return KeptReplies.of(step, []).key("critic", messages, None)
 
     key = question("step 1")
     assert question("step 1") == key
     assert len({key, question("step 2"), question("step 1", "Sum [1, 3]")}) == 3
+    assert question("step 1", "See <commit 01234567>") != question("step 1", "See <commit 89abcdef>")
     kept = [kept_reply(key, Reply(text, truncated=text == "b", arguments={"n": 1})) for text in "ab"]
     mine = KeptReplies.of("step 1", kept)
     taken = [mine.take(key) for _ in range(3)]

@@ -245,7 +245,7 @@ async def test_what_nobody_foresaw_does_not_eat_the_attempts(bench, monkeypatch,
     def broken(*_, **__):
         raise ZeroDivisionError("key sk-1234567890 divided by zero")
 
-    monkeypatch.setattr(import_module("reflexion.nodes.planner"), "Fence", broken)
+    monkeypatch.setattr(import_module("reflexion.nodes.planner"), "Marks", broken)
     result = await run(bench)
     assert (result.stop_reason, result.answer, result.score) == ("model_error", "answer 1", 0.4)
     assert result.failure["kind"] == "unexpected"

@@ -3,8 +3,8 @@
 import secrets
 
 
-class Fence:
-    """One fresh mark for all the fenced parts of a prompt."""
+class Marks:
+    """A fresh pair of them for each quoted part of one prompt."""
 
     def __init__(self, *, nonce: str | None = None) -> None:
         self._nonce = nonce or secrets.token_hex(4)
@@ -12,7 +12,7 @@ class Fence:
     def around(self, label: str, text: str) -> str:
         """The text between an opening and a closing mark; empty stays empty.
 
-        The text cannot close the fence: it would have to know the nonce, and one that happens to hold it
+        The text cannot close the marks: it would have to know the nonce, and one that happens to hold it
         gets a longer one.
         """
         if not text:
