@@ -2,7 +2,7 @@
 
 from reflexion.batch.economy import Economy, Savings
 from reflexion.batch.engine import Engine, Health, Job, Spent, Terms
-from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError, NothingPossible
+from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError, NothingPossible, Unfinished
 from reflexion.batch.local import LocalEngine
 from reflexion.batch.progress import BatchEvent, Listener, Progress
 from reflexion.batch.reading import Tasks
@@ -35,6 +35,7 @@ __all__ = [
     "Task",
     "Tasks",
     "Terms",
+    "Unfinished",
     "run_batch",
     "status_of",
     "summarize",

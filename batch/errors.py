@@ -1,5 +1,8 @@
 """What keeps a batch from being worked on; what is wrong with one task is in that task's record."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from reflexion.nodes import ConfigurationError
 
 
@@ -13,6 +16,15 @@ class BatchBusy(BatchError):  # noqa: N818 - a state that callers expect
 
 class BatchChanged(BatchError):  # noqa: N818 - the same
     """What the finished tasks rest on, settings or a task's text, is not what is given now."""
+
+
+class Unfinished(Exception):  # noqa: N818 - an engine's word, not a fault of the task
+    """The batch's budget has refused a job a call; the message says how. It can be gone on with."""
+
+    def __init__(self, why: str, result: Mapping[str, Any]) -> None:
+        """Say why, and what there is of it so far: `Result.as_json()`, empty before its first attempt."""
+        super().__init__(why)
+        self.result = result
 
 
 class NothingPossible(Exception):  # noqa: N818 - an engine's word, not a fault of the task

@@ -12,14 +12,14 @@ from typing import Any
 
 from reflexion.batch.economy import Economy, Savings, in_order
 from reflexion.batch.engine import Engine, Job
-from reflexion.batch.errors import NothingPossible
+from reflexion.batch.errors import NothingPossible, Unfinished
 from reflexion.batch.jobs import Jobs, task_of
 from reflexion.batch.journal import Due, Journal
 from reflexion.batch.outage import Outage, blame
 from reflexion.batch.progress import Listener
 from reflexion.batch.queueing import Queue
 from reflexion.batch.reading import TaskReader
-from reflexion.batch.records import Record, ends_with_the_batch, status_of
+from reflexion.batch.records import Record, status_of
 from reflexion.batch.tasks import BadLine
 from reflexion.batch.writing import Writer
 from reflexion.models import ROLES, scrub
@@ -251,7 +251,7 @@ class Work:
         else:
             self._outage.untold(due)
         self._count_unfunded(record)
-        if record.ended or due.before is None:  # a result of an earlier time is worth more than none
+        if record.ended or due.before in {None, "not_run"}:  # a result of an earlier time is worth more than none
             await self._finish(record, due)
 
     async def _record_of(self, due: Due, job: Job) -> Record:
@@ -260,6 +260,8 @@ class Work:
             result = await self._engine.run(job)
         except NothingPossible:
             raise
+        except Unfinished as end:
+            return Record(line=line, id=name, status="not_run", error=str(end), result=end.result)
         except ConfigurationError as error:
             return Record(line=line, id=name, status="error", error=str(error))
         except Exception as error:
@@ -270,8 +272,7 @@ class Work:
         return Record(line=line, id=name, status=status, error=text, result=result)
 
     def _count_unfunded(self, record: Record) -> None:
-        unfunded = record.status == "not_run" and ends_with_the_batch(record.result)
-        self._unfunded = self._unfunded + 1 if unfunded else 0
+        self._unfunded = 0 if record.ended else self._unfunded + 1
         if self._unfunded >= _UNFUNDED:
             self.stop(f"the budget is spent: {record.error}")
 

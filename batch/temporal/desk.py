@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from reflexion.batch.engine import Job, Terms
-from reflexion.batch.records import BATCH
 from reflexion.models import SharedBudget
 from reflexion.models.postgres_budget import PostgresBudgets
 from reflexion.models.shared_postgres import SharedPostgres
@@ -56,7 +55,7 @@ class Desk:
 
     def budget(self, batch_id: str, usd: Decimal | None, tokens: int | None) -> SharedBudget:
         """The budget of a batch, as all workers spend from it."""
-        return SharedBudget(f"{BATCH} {batch_id}", self._budgets, usd=usd, tokens=tokens, patient=True)
+        return SharedBudget(f"batch {batch_id}", self._budgets, usd=usd, tokens=tokens, patient=True, suspends=True)
 
     async def aclose(self) -> None:
         """Close the connections."""
