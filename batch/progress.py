@@ -30,7 +30,7 @@ class Progress:
     ran: int
     """Tasks that this process has brought to an end."""
     read: int
-    """Lines that have been read."""
+    """Lines that have been read, without blank ones."""
     expected: int | None
     """Lines that there will be, as far as can be told; None where it cannot."""
     running: int

@@ -146,7 +146,7 @@ class Batch:
             batch_id=journal.batch_id,
             counts=counts,
             ran=work.ran,
-            read=reader.lines,
+            read=reader.taken,
             expected=reader.expected,
             running=work.running,
             waiting=work.waiting,
