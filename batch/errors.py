@@ -10,6 +10,16 @@ class BatchError(ConfigurationError):
     """A batch that cannot be begun or gone on with: what is wrong, with what, and what to do."""
 
 
+class OptionError(BatchError):
+    """An option of `run_batch` that cannot be used."""
+
+    def __init__(self, option: str, fault: str) -> None:
+        """Say which, and what is wrong with it."""
+        super().__init__(f"{option} {fault}")
+        self.option = option
+        self.fault = fault
+
+
 class BatchBusy(BatchError):  # noqa: N818 - a state that callers expect
     """Another process works on the same results."""
 

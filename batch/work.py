@@ -16,7 +16,7 @@ from reflexion.batch.errors import NothingPossible, Unfinished
 from reflexion.batch.jobs import Jobs, task_of
 from reflexion.batch.journal import Due, Journal
 from reflexion.batch.outage import Outage, blame
-from reflexion.batch.progress import Listener
+from reflexion.batch.progress import Listener, StoppedBy
 from reflexion.batch.queueing import Queue
 from reflexion.batch.reading import TaskReader
 from reflexion.batch.records import Record, status_of
@@ -79,6 +79,7 @@ class Work:
         """As they finish; None at the end. Who takes one out calls `taken`."""
         self.ran = 0
         self.stopped = ""
+        self.stopped_by: StoppedBy = ""
 
     async def run(self) -> None:
         """Work through the input, to its end or until something stops it.
@@ -90,7 +91,7 @@ class Work:
         deadline = None
         if seconds is not None:
             over = f"the time of {seconds:g} s is over"
-            deadline = asyncio.get_running_loop().call_later(seconds, lambda: self.stop(over, break_off=True))
+            deadline = asyncio.get_running_loop().call_later(seconds, lambda: self.stop("time", over, break_off=True))
         try:
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read())
@@ -107,13 +108,13 @@ class Work:
             await self._writer.aclose()
             self.records.put_nowait(None)
 
-    def stop(self, reason: str, *, break_off: bool = False) -> None:
+    def stop(self, by: StoppedBy, reason: str, *, break_off: bool = False) -> None:
         """Hand out no task any more; with `break_off` do not wait for those at work either."""
         if self._ended:
             return
         if not self.stopped:
-            self.stopped = reason
-            self.tell("stopped", reason=reason)
+            self.stopped, self.stopped_by = reason, by
+            self.tell("stopped", reason=reason, by=by)
         if break_off:
             for task in self._at_model:
                 task.cancel()
@@ -217,7 +218,7 @@ class Work:
         if self.stopped or not len(self._queue) or len(self._running) >= self._options.concurrency:
             return False
         if self._engine.left() <= 0:
-            self.stop("the budget is spent")
+            self.stop("budget", "the budget is spent")
             return False
         return self._outage.lets_through
 
@@ -234,7 +235,7 @@ class Work:
             record = await self._record_of(due, job)
         except NothingPossible as end:
             self._enqueue(due)
-            self.stop(str(end))
+            self.stop("engine", str(end))
             return
         self._at_model.discard(asyncio.current_task())
         result = record.result
@@ -243,7 +244,7 @@ class Work:
             for waiting in self._outage.silent(record, due, lasting=blamed == "lasting"):
                 self._enqueue(waiting)
             if self._outage.final:
-                self.stop(self._outage.final)
+                self.stop("refused" if blamed == "lasting" else "unreachable", self._outage.final)
             return
         if result and result["usage"]["requests"]:
             for suspect in self._outage.answered():
@@ -274,7 +275,7 @@ class Work:
     def _count_unfunded(self, record: Record) -> None:
         self._unfunded = 0 if record.ended else self._unfunded + 1
         if self._unfunded >= _UNFUNDED:
-            self.stop(f"the budget is spent: {record.error}")
+            self.stop("budget", f"the budget is spent: {record.error}")
 
     async def _finish(self, record: Record, due: Due) -> None:
         await self._writer.add([(record, due)])
@@ -283,7 +284,7 @@ class Work:
             self._finished_at.append(time.monotonic())
         await self._deliver(record)
         if self._options.fail_fast and record.status == "error":
-            self.stop(f"fail-fast: {record.id}: {record.error}", break_off=True)
+            self.stop("fail_fast", f"fail-fast: {record.id}: {record.error}", break_off=True)
 
     async def _deliver(self, record: Record) -> None:
         if self._options.listener is not None:
