@@ -2,9 +2,9 @@
 
 from reflexion.batch.economy import Economy, Savings
 from reflexion.batch.engine import Engine, Health, Job, Spent, Terms
-from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError, NothingPossible
+from reflexion.batch.errors import BatchBusy, BatchChanged, BatchError, NothingPossible, Unfinished
 from reflexion.batch.local import LocalEngine
-from reflexion.batch.progress import BatchEvent, Listener, Progress
+from reflexion.batch.progress import BatchEvent, Listener, Progress, StoppedBy
 from reflexion.batch.reading import Tasks
 from reflexion.batch.records import FAILED, STATUSES, Record, Status, status_of
 from reflexion.batch.run import Batch, run_batch
@@ -31,10 +31,12 @@ __all__ = [
     "Savings",
     "Spent",
     "Status",
+    "StoppedBy",
     "Summary",
     "Task",
     "Tasks",
     "Terms",
+    "Unfinished",
     "run_batch",
     "status_of",
     "summarize",

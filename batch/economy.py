@@ -29,10 +29,19 @@ def in_order(left: float) -> Savings:
     return Savings(cheaper_model=left < 0.5, fewer_attempts=left < 0.25, no_planner=left < 0.1)
 
 
+def felt(settings: Settings, savings: Savings) -> Savings:
+    """What of it runs with these settings do without in fact."""
+    return Savings(
+        cheaper_model=savings.cheaper_model and settings.cheaper_model is not None,
+        fewer_attempts=savings.fewer_attempts and settings.max_attempts > 1,
+        no_planner=savings.no_planner and settings.planner and settings.max_attempts > 1,
+    )
+
+
 def saving(settings: Settings, savings: Savings) -> Mapping[str, Any]:
     """The fields of a task's settings that its savings change."""
     changes: dict[str, Any] = {}
-    if savings.cheaper_model and settings.cheaper_model:
+    if savings.cheaper_model and settings.cheaper_model is not None:
         changes |= {f"{role}_model": settings.cheaper_model for role in ROLES}
     if savings.fewer_attempts:
         changes["max_attempts"] = -(-settings.max_attempts // 2)

@@ -77,13 +77,14 @@ class Engine(Protocol):
         """Run a job, or go on with it, to its end.
 
         Cancelled, it breaks the run off so that it can be gone on with, and returns when nothing of it is at work. A
-        thread that has ended with an attempt gives its result, and is not run again. The batch's budget is a `Budget`
-        by the name `records.BATCH`, which tells its refusal from that of a run's own.
+        thread that has ended with an attempt gives its result, and is not run again. The batch's budget `suspends` what
+        it refuses.
 
         Returns:
             `Result.as_json()`.
 
         Raises:
+            Unfinished: the batch's budget has refused it a call; it can be gone on with.
             NothingPossible: no job at all can be run any more.
             Exception: anything else is an error of this job alone.
         """

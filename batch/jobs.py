@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from reflexion.batch.economy import Economy, Savings, saving
+from reflexion.batch.economy import Economy, Savings, felt, saving
 from reflexion.batch.engine import Job
 from reflexion.batch.journal import Due
 from reflexion.batch.tasks import Numbered, Task
@@ -29,7 +29,12 @@ class Jobs:
         self._settings = settings
         self._economy = economy
         self._tell = tell
-        self.savings = Savings()
+        self._savings = Savings()
+
+    @property
+    def savings(self) -> Savings:
+        """What tasks without settings of their own do without."""
+        return felt(self._settings, self._savings)
 
     def make(self, due: Due, left: float) -> Job:
         """The job of a task.
@@ -41,8 +46,8 @@ class Jobs:
         task = task_of(due)
         settings: Mapping[str, Any] = task.context
         self._save(left)
-        if self.savings != Savings():
-            settings = {**settings, **saving(make_settings(self._settings, **settings), self.savings)}
+        if self._savings != Savings():
+            settings = {**settings, **saving(make_settings(self._settings, **settings), self._savings)}
         # By its text too, so that another text is another thread; and new after each record, so that a thread that
         # has ended without one still has the result.
         name = f"{self._batch_id}/{task.id}/{due.item.fingerprint}/{due.tries}"
@@ -59,7 +64,6 @@ class Jobs:
         )
 
     def _save(self, left: float) -> None:
-        savings = self._economy(left)
-        if savings != self.savings:
-            self.savings = savings
-            self._tell("saving", left=left, **asdict(savings))
+        before, self._savings = self.savings, self._economy(left)
+        if self.savings != before:
+            self._tell("saving", left=left, **asdict(self.savings))

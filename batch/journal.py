@@ -78,6 +78,7 @@ class Journal:
                 raise _explained(self.path, error) from error
             self.batch_id = self._kept("batch_id", uuid.uuid4().hex)
             self.counts = self._counted()
+            (self.bad_lines,) = self._db.execute("SELECT count(*) FROM tasks WHERE bad > 0").fetchone()
             self._round = self._begin_round()
             self._stack = opening.pop_all()
 
@@ -127,6 +128,7 @@ class Journal:
                 if due.before:
                     self.counts[due.before] -= 1
                 self.counts[record.status] += 1
+                self.bad_lines += _bad(due.item) > 0 and not due.before
             if self._records is None:
                 return
             try:
@@ -180,6 +182,7 @@ class Journal:
             # What was no task when the line was last read is replaced by what it is now.
             mended = self._db.execute("DELETE FROM tasks WHERE bad = ? AND bad > 0", (item.line,)).rowcount
             self.counts["error"] -= mended
+            self.bad_lines -= mended
         row = self._db.execute(_FIND, (name, bad)).fetchone()
         if row is None:
             return Due(item=item)

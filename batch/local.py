@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reflexion.batch.engine import Health, Job, Spent, Terms, share_left
-from reflexion.batch.errors import BatchError, NothingPossible
-from reflexion.batch.records import BATCH
+from reflexion.batch.errors import BatchError, NothingPossible, Unfinished
 from reflexion.graphs.agent import Reflexion
-from reflexion.models import Budget
+from reflexion.models import Budget, Suspended
 from reflexion.nodes import Settings
 
 BUSY_S = 60.0
@@ -20,7 +19,7 @@ class LocalEngine:
 
     def __init__(self, agent: Reflexion) -> None:
         self._agent = agent
-        self._budget = Budget(BATCH)
+        self._budget = Budget("batch")
         self._resumed = False
 
     @property
@@ -32,7 +31,9 @@ class LocalEngine:
         """See `Engine`. The ledger knows what was spent before."""
         spent = await self._agent.persistence.ledger.total(batch_id=terms.batch_id) if terms.resumed else None
         self._resumed = terms.resumed
-        self._budget = Budget(BATCH, usd=terms.budget_usd, tokens=terms.budget_tokens, patient=True, spent=spent)
+        self._budget = Budget(
+            "batch", usd=terms.budget_usd, tokens=terms.budget_tokens, patient=True, suspends=True, spent=spent
+        )
         if self._agent.settings.review != "off":
             raise BatchError("review: nobody is there to review the tasks of a batch: set it to off")
         self._agent.check(self._budget)
@@ -54,6 +55,8 @@ class LocalEngine:
                 priority=job.priority,
                 **job.settings,
             )
+        except Suspended as error:
+            raise await unfinished(self._agent, job.thread_id, str(error)) from None
         except Exception as error:
             if _of_the_database(error):
                 raise NothingPossible(f"the database fails: {type(error).__name__}: {error}") from error
@@ -84,6 +87,12 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Nothing is to be closed: the agent is its owner's."""
+
+
+async def unfinished(agent: Reflexion, thread_id: str, why: str) -> Unfinished:
+    """What is said of a run that the batch's budget has suspended."""
+    result = await agent.so_far(thread_id, "budget", why)
+    return Unfinished(why, result.as_json() if result else {})
 
 
 def _of_the_database(error: Exception) -> bool:

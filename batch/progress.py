@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from reflexion.batch.economy import Savings
 from reflexion.batch.engine import Health, Spent
@@ -14,8 +14,12 @@ BatchEvent = dict[str, Any]
 
 `batch_started` (batch_id, finished: by earlier processes, by status), `task_started` (line, id), `task_finished`
 (line, id, status, error, requests, tokens, cost_usd), `saving` (cheaper_model, fewer_attempts, no_planner, left: 0..1),
-`paused` (reason, seconds), `resumed`, `stopped` (reason), `batch_finished` (complete, ran).
+`paused` (reason, seconds), `resumed`, `stopped` (reason, by: `StoppedBy`), `batch_finished` (complete, ran).
 """
+
+StoppedBy = Literal["", "asked", "budget", "time", "fail_fast", "refused", "unreachable", "engine"]
+"""What keeps a batch from its end: `Batch.stop`; its budget or time; a task in `error`, with `fail_fast`; an endpoint
+that refuses the key, the account or the model; one that stays down; an engine that can run nothing any more."""
 
 Listener = Callable[[BatchEvent], None]
 
@@ -27,10 +31,12 @@ class Progress:
     batch_id: str
     counts: Mapping[Status, int]
     """Records by status, those of earlier processes included."""
+    bad_lines: int
+    """How many of these are of lines that are no task: they are run when the line is mended."""
     ran: int
     """Tasks that this process has brought to an end."""
     read: int
-    """Lines that have been read."""
+    """Lines that have been read, without blank ones."""
     expected: int | None
     """Lines that there will be, as far as can be told; None where it cannot."""
     running: int
@@ -53,4 +59,6 @@ class Progress:
     """Why no task is handed out for now; empty where they are."""
     stopped: str
     """Why no task is handed out any more; empty where that is not so, or all is done."""
+    stopped_by: StoppedBy
+    """The same in a word."""
     health: Health = field(default_factory=Health)

@@ -46,8 +46,8 @@ class TaskReader:
         """
         self._settings = settings
         self._close: Callable[[], None] = lambda: None
-        self.lines = 0
-        """Lines, or items, that have been read."""
+        self.taken = 0
+        """Lines that are not blank, or items, that have been read."""
         self.bytes_read = 0
         self.bytes_total: int | None = None
         """None where nobody knows: of a pipe, or of an iterable that has no length."""
@@ -72,10 +72,10 @@ class TaskReader:
 
     @property
     def expected(self) -> int | None:
-        """How many lines there will be in all, as far as can be told from what has been read."""
+        """How many there will be in all, as far as can be told from what has been read."""
         if self.bytes_total is None or not self.bytes_read:
             return None
-        return max(self.lines, round(self.lines * self.bytes_total / self.bytes_read))
+        return max(self.taken, round(self.taken * self.bytes_total / self.bytes_read))
 
     def close(self) -> None:
         """Close the file that it has opened."""
@@ -100,16 +100,15 @@ class TaskReader:
     async def _of_lines(
         self, lines: Generator[tuple[int, list[tuple[int, bytes | None]]]]
     ) -> AsyncIterator[list[Read]]:
-        def step() -> tuple[int, int, list[Read]] | None:
+        def step() -> tuple[int, list[Read]] | None:
             for size, numbered in lines:
-                last = numbered[-1][0] if numbered else 0
-                return size, last, [self._line(number, line) for number, line in numbered if line is None or line]
+                return size, [self._line(number, line) for number, line in numbered if line is None or line]
             return None
 
         while (found := await _in_thread(step)) is not None:
-            size, last, read = found
+            size, read = found
             self.bytes_read += size
-            self.lines = max(self.lines, last)
+            self.taken += len(read)
             if read:
                 yield read
 
@@ -124,14 +123,14 @@ class TaskReader:
             self.bytes_total = len(items)
         numbered = enumerate(items, start=1)
         while taken := list(itertools.islice(numbered, _AT_ONCE)):
-            self.lines = self.bytes_read = taken[-1][0]
+            self.taken = self.bytes_read = taken[-1][0]
             yield [read_object(item, number, self._settings) for number, item in taken]
             await asyncio.sleep(0)
 
     async def _of_async(self, items: AsyncIterable[Given]) -> AsyncIterator[list[Read]]:
         async for item in items:
-            self.lines += 1
-            yield [read_object(item, self.lines, self._settings)]
+            self.taken += 1
+            yield [read_object(item, self.taken, self._settings)]
 
 
 def _lines(stream: BinaryIO) -> Generator[tuple[int, list[tuple[int, bytes | None]]]]:

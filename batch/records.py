@@ -10,14 +10,11 @@ from reflexion.graphs.result import Result, RunUsage
 
 Status = Literal["passed", "failed", "unscored", "error", "not_run"]
 """`unscored`: there is an answer, and no verdict on it. `error`: the line, the model or the run failed. `not_run`:
-the batch ended before."""
+the batch ended before; what a half-done run has come to so far is in its record all the same."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 FAILED: frozenset[Status] = frozenset({"failed", "unscored", "error"})
 """What is tried again on request only."""
-
-BATCH = "batch"
-"""What messages call the batch's own budget; one that workers share has the batch's id behind it."""
 
 _ERRORS = frozenset({"model_error", "refused"})
 
@@ -33,7 +30,7 @@ class Record:
     error: str = ""
     """Why there is no verdict; empty where there is one."""
     result: Mapping[str, Any] = field(default_factory=dict)
-    """`Result.as_json()`; empty where nothing was run."""
+    """`Result.as_json()`; empty where there was no attempt."""
 
     @property
     def ended(self) -> bool:
@@ -81,15 +78,10 @@ def status_of(result: Mapping[str, Any]) -> tuple[Status, str]:
     if reason in _ERRORS:
         return "error", detail
     if not result["attempts"]:
-        return ("not_run" if ends_with_the_batch(result) else "error"), detail
+        return "error", detail
     if result["score"] is None:
         return "unscored", detail
     return "failed", ""
-
-
-def ends_with_the_batch(result: Mapping[str, Any]) -> bool:
-    """Whether it was the batch's budget or time that ended a run, and not its own."""
-    return result["stop_reason"] in {"budget", "deadline"} and f"budget '{BATCH}" in result["stop_detail"]
 
 
 _EMPTY = Result(

@@ -11,7 +11,7 @@ from typing import Self
 
 from reflexion.batch.economy import Economy, in_order
 from reflexion.batch.engine import Engine, Terms
-from reflexion.batch.errors import BatchError
+from reflexion.batch.errors import OptionError
 from reflexion.batch.journal import Journal
 from reflexion.batch.local import LocalEngine
 from reflexion.batch.progress import Listener, Progress
@@ -55,17 +55,17 @@ def run_batch(
         listener: is told what happens; see `BatchEvent`.
 
     Raises:
-        BatchError: an option cannot be used.
+        OptionError: one cannot be used.
     """
     if concurrency < 1:
-        raise BatchError(f"concurrency {concurrency} is no number of tasks: 1 or more is needed")
+        raise OptionError("concurrency", f"{concurrency} is no number of tasks: 1 or more is needed")
     try:
         usd = None if budget_usd is None else Decimal(str(budget_usd))
     except InvalidOperation:
-        raise BatchError(f"budget_usd {budget_usd!r} is no amount of money") from None
+        raise OptionError("budget_usd", f"{budget_usd!r} is no amount of money") from None
     for name, limit in {"budget_usd": usd, "budget_tokens": budget_tokens, "deadline_s": deadline_s}.items():
         if limit is not None and not (math.isfinite(limit) and limit > 0):
-            raise BatchError(f"{name} {limit} is no limit: give a number above 0")
+            raise OptionError(name, f"{limit} is no limit: give a number above 0")
     options = Options(
         out=None if out is None else Path(out),
         concurrency=concurrency,
@@ -131,7 +131,7 @@ class Batch:
     def stop(self, reason: str = "it was stopped") -> None:
         """Hand out no task any more; those at work come to their end, what is left is listed as `not_run`."""
         if self._work is not None:
-            self._work.stop(reason)
+            self._work.stop("asked", reason)
 
     async def progress(self) -> Progress:
         """How it stands."""
@@ -145,8 +145,9 @@ class Batch:
         return Progress(
             batch_id=journal.batch_id,
             counts=counts,
+            bad_lines=journal.bad_lines,
             ran=work.ran,
-            read=reader.lines,
+            read=reader.taken,
             expected=reader.expected,
             running=work.running,
             waiting=work.waiting,
@@ -161,6 +162,7 @@ class Batch:
             savings=work.savings,
             paused=work.paused,
             stopped=work.stopped,
+            stopped_by=work.stopped_by,
             health=await self._engine.health(),
         )
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from reflexion.batch.economy import Economy, Savings, in_order
 from reflexion.batch.engine import Engine, Job
-from reflexion.batch.errors import NothingPossible
+from reflexion.batch.errors import NothingPossible, Unfinished
 from reflexion.batch.jobs import Jobs, task_of
 from reflexion.batch.journal import Due, Journal
 from reflexion.batch.outage import Outage, blame
-from reflexion.batch.progress import Listener
+from reflexion.batch.progress import Listener, StoppedBy
 from reflexion.batch.queueing import Queue
 from reflexion.batch.reading import TaskReader
-from reflexion.batch.records import Record, ends_with_the_batch, status_of
+from reflexion.batch.records import Record, status_of
 from reflexion.batch.tasks import BadLine
 from reflexion.batch.writing import Writer
 from reflexion.models import ROLES, scrub
@@ -79,6 +79,7 @@ class Work:
         """As they finish; None at the end. Who takes one out calls `taken`."""
         self.ran = 0
         self.stopped = ""
+        self.stopped_by: StoppedBy = ""
 
     async def run(self) -> None:
         """Work through the input, to its end or until something stops it.
@@ -90,7 +91,7 @@ class Work:
         deadline = None
         if seconds is not None:
             over = f"the time of {seconds:g} s is over"
-            deadline = asyncio.get_running_loop().call_later(seconds, lambda: self.stop(over, break_off=True))
+            deadline = asyncio.get_running_loop().call_later(seconds, lambda: self.stop("time", over, break_off=True))
         try:
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read())
@@ -107,13 +108,13 @@ class Work:
             await self._writer.aclose()
             self.records.put_nowait(None)
 
-    def stop(self, reason: str, *, break_off: bool = False) -> None:
+    def stop(self, by: StoppedBy, reason: str, *, break_off: bool = False) -> None:
         """Hand out no task any more; with `break_off` do not wait for those at work either."""
         if self._ended:
             return
         if not self.stopped:
-            self.stopped = reason
-            self.tell("stopped", reason=reason)
+            self.stopped, self.stopped_by = reason, by
+            self.tell("stopped", reason=reason, by=by)
         if break_off:
             for task in self._at_model:
                 task.cancel()
@@ -217,7 +218,7 @@ class Work:
         if self.stopped or not len(self._queue) or len(self._running) >= self._options.concurrency:
             return False
         if self._engine.left() <= 0:
-            self.stop("the budget is spent")
+            self.stop("budget", "the budget is spent")
             return False
         return self._outage.lets_through
 
@@ -234,7 +235,7 @@ class Work:
             record = await self._record_of(due, job)
         except NothingPossible as end:
             self._enqueue(due)
-            self.stop(str(end))
+            self.stop("engine", str(end))
             return
         self._at_model.discard(asyncio.current_task())
         result = record.result
@@ -243,7 +244,7 @@ class Work:
             for waiting in self._outage.silent(record, due, lasting=blamed == "lasting"):
                 self._enqueue(waiting)
             if self._outage.final:
-                self.stop(self._outage.final)
+                self.stop("refused" if blamed == "lasting" else "unreachable", self._outage.final)
             return
         if result and result["usage"]["requests"]:
             for suspect in self._outage.answered():
@@ -251,7 +252,7 @@ class Work:
         else:
             self._outage.untold(due)
         self._count_unfunded(record)
-        if record.ended or due.before is None:  # a result of an earlier time is worth more than none
+        if record.ended or due.before in {None, "not_run"}:  # a result of an earlier time is worth more than none
             await self._finish(record, due)
 
     async def _record_of(self, due: Due, job: Job) -> Record:
@@ -260,6 +261,8 @@ class Work:
             result = await self._engine.run(job)
         except NothingPossible:
             raise
+        except Unfinished as end:
+            return Record(line=line, id=name, status="not_run", error=str(end), result=end.result)
         except ConfigurationError as error:
             return Record(line=line, id=name, status="error", error=str(error))
         except Exception as error:
@@ -270,10 +273,9 @@ class Work:
         return Record(line=line, id=name, status=status, error=text, result=result)
 
     def _count_unfunded(self, record: Record) -> None:
-        unfunded = record.status == "not_run" and ends_with_the_batch(record.result)
-        self._unfunded = self._unfunded + 1 if unfunded else 0
+        self._unfunded = 0 if record.ended else self._unfunded + 1
         if self._unfunded >= _UNFUNDED:
-            self.stop(f"the budget is spent: {record.error}")
+            self.stop("budget", f"the budget is spent: {record.error}")
 
     async def _finish(self, record: Record, due: Due) -> None:
         await self._writer.add([(record, due)])
@@ -282,7 +284,7 @@ class Work:
             self._finished_at.append(time.monotonic())
         await self._deliver(record)
         if self._options.fail_fast and record.status == "error":
-            self.stop(f"fail-fast: {record.id}: {record.error}", break_off=True)
+            self.stop("fail_fast", f"fail-fast: {record.id}: {record.error}", break_off=True)
 
     async def _deliver(self, record: Record) -> None:
         if self._options.listener is not None:

@@ -180,7 +180,7 @@ def _words(event: BatchEvent) -> str:
 
 def _savings(given_up: Mapping[str, Any]) -> str:
     words = {
-        "cheaper_model": "the cheaper model if there is one",
+        "cheaper_model": "the cheaper model",
         "fewer_attempts": "half the attempts",
         "no_planner": "no plans",
     }

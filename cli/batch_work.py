@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from rich.console import Console
 
 from reflexion.batch import Batch, BatchError, Engine, Progress, run_batch
+from reflexion.batch.errors import OptionError
 from reflexion.batch.stored import stored_records
 from reflexion.batch.summary import Summary, summarize
 from reflexion.cli.batch_progress import Display, tasks
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
     from langsmith import Client
 
 
+_NAMES = {
+    "budget_tokens": "--budget-tokens",
+    "budget_usd": "--budget-usd",
+    "concurrency": "--concurrency",
+    "deadline_s": "--max-time",
+}
+"""How the command line calls options of `run_batch`."""
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -72,8 +80,8 @@ def exit_code(found: Summary, progress: Progress, *, interrupted: bool) -> int:
     if ran:
         return NOT_PASSED
     kinds = set(found.failures)
-    if progress.stopped and progress.paused:  # by what the endpoint said, or by its silence
-        return WRONG_USE if progress.stopped == progress.paused else UNREACHABLE
+    if progress.stopped_by in {"refused", "unreachable"}:
+        return WRONG_USE if progress.stopped_by == "refused" else UNREACHABLE
     if kinds and kinds <= CONFIGURATION:
         return WRONG_USE
     return UNREACHABLE if kinds and "" not in kinds and set(found.stop_reasons) == {"model_error"} else NOT_PASSED
@@ -82,12 +90,14 @@ def exit_code(found: Summary, progress: Progress, *, interrupted: bool) -> int:
 def _what_next(request: Request, found: Summary, ended: Ended) -> str:
     progress = ended.progress
     finished = found.tasks - found.statuses["not_run"]
-    failed = finished - found.statuses["passed"]
+    failed = finished - found.statuses["passed"] - progress.bad_lines
     again = f"; --retry-failed runs the {failed:,} again that did not pass" if failed else ""
+    if progress.bad_lines:
+        again += f"; no task is in {progress.bad_lines:,} of the lines: mend them and run it again"
     if ended.interrupted:
         return f"broken off with {tasks(finished)} finished; the same command goes on"
     if progress.stopped:
-        more = " when it is given more" if "budget" in progress.stopped else ""
+        more = " when it is given more" if progress.stopped_by == "budget" else ""
         return f"{one_line(progress.stopped)}; the same command goes on{more}{again}"
     if not progress.ran:
         return f"nothing to do, all is finished: {tasks(found.tasks)} in {request.out}{again}"
@@ -102,7 +112,10 @@ async def _work(request: Request) -> Ended | None:
         client = _langsmith(stack) if request.dataset else None
         source = request.source() if client is None else await _examples(client, request.dataset or "", stack)
         engine = await _open(request, settings, installation, display, stack)
-        batch = run_batch(source, engine, out=request.out, listener=display.tell, **request.options)
+        try:
+            batch = run_batch(source, engine, out=request.out, listener=display.tell, **request.options)
+        except OptionError as error:
+            raise BatchError(f"{_NAMES.get(error.option, error.option)} {error.fault}") from None
         async with display.watching(batch):
             interrupted = await _run(batch, display)
         if not display.begun.is_set():

@@ -17,14 +17,14 @@ from reflexion.graphs.build import Model
 from reflexion.graphs.checks import check_models, clients
 from reflexion.graphs.installation import read_installation
 from reflexion.graphs.recipe import Opened, Recipe
-from reflexion.graphs.result import Result, result_of
+from reflexion.graphs.result import Result, result_of, result_so_far
 from reflexion.graphs.reviewing import GivenDecision, Reviewer
 from reflexion.graphs.run import Event, Graph, Run
 from reflexion.graphs.state import Input
 from reflexion.graphs.sync import run_in_background
 from reflexion.memory import Persistence
 from reflexion.models import Budget, ConnectionSettings, Seam, SharedBudget, prepare_tracing
-from reflexion.nodes import ConfigurationError, Settings, make_settings
+from reflexion.nodes import ConfigurationError, Settings, StopReason, make_settings
 from reflexion.nodes.degradation import Degradation, in_order
 from reflexion.nodes.plain import plain
 from reflexion.nodes.recall import read_task
@@ -151,6 +151,17 @@ class Reflexion:
         state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
         return result_of(state.values, thread) if not state.tasks and state.values.get("stop_reason") else None  # type: ignore[arg-type]
 
+    async def so_far(self, thread: str, reason: StopReason, detail: str) -> Result | None:
+        """The best attempt of a run that was left unfinished; None before its first one.
+
+        Args:
+            thread: the run's.
+            reason: what its result is to say.
+            detail: the same in a sentence.
+        """
+        state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
+        return result_so_far(state.values, thread, reason, detail)  # type: ignore[arg-type]
+
     @property
     def seam(self) -> Seam:
         """The guards that all its calls share: limits, breaker, cache."""
@@ -164,6 +175,7 @@ class Reflexion:
         tokens: int | None = None,
         requests: int | None = None,
         patient: bool = False,
+        suspends: bool = False,
     ) -> SharedBudget:
         """A budget for `run` that all workers share which name it so; in Redis if there is one, else in PostgreSQL.
 
@@ -173,7 +185,7 @@ class Reflexion:
         store = self._open.kit.models.seam.budgets
         if store is None:
             raise ConfigurationError("a shared budget needs REFLEXION_REDIS_URL, or PostgreSQL and shared=True")
-        return SharedBudget(name, store, usd=usd, tokens=tokens, requests=requests, patient=patient)
+        return SharedBudget(name, store, usd=usd, tokens=tokens, requests=requests, patient=patient, suspends=suspends)
 
     async def run(
         self,
@@ -216,6 +228,7 @@ class Reflexion:
             ThreadBusy: another run holds the thread.
             ReviewPending: a decision is needed and there is no reviewer; the run goes on when it is given.
             Fenced: another worker has taken the thread over meanwhile.
+            Suspended: the given budget has refused a call, and is one that leaves runs as they are then.
         """
         events = self._events(
             task,

@@ -15,6 +15,7 @@ from reflexion.models.prices import what_if
 from reflexion.models.statistics import Statistics
 from reflexion.models.usage import decimal_text
 from reflexion.nodes import Failure, StopReason
+from reflexion.nodes.attempts import best_attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,15 @@ def result_of(state: State, thread_id: str) -> Result:
         own_tests=_own_tests(state),
         failure=state["failure"],
     )
+
+
+def result_so_far(state: State, thread_id: str, reason: StopReason, detail: str) -> Result | None:
+    """What there is of a run that was left as it is; None before its first attempt."""
+    best = best_attempt(state.get("attempts", ()))
+    if best is None:
+        return None
+    given = {"answer": best["answer"], "score": best.get("score"), "stop_reason": reason, "stop_detail": detail}
+    return result_of({**state, **given}, thread_id)  # type: ignore[typeddict-item]
 
 
 _BETWEEN_ATTEMPTS = {"reflector", "planner"}

@@ -4,7 +4,7 @@ from reflexion.models.breaker import Breaker
 from reflexion.models.budget import Budget
 from reflexion.models.circuit import CircuitState
 from reflexion.models.client import ChatClient
-from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
+from reflexion.models.ends import BudgetExhausted, DeadlineExceeded, Suspended
 from reflexion.models.errors import CONFIGURATION, ModelConfigurationError, ModelError, scrub
 from reflexion.models.fallback import Fallback
 from reflexion.models.fence import Fenced
@@ -59,6 +59,7 @@ __all__ = [
     "Seam",
     "SharedBudget",
     "Structure",
+    "Suspended",
     "TraceClient",
     "Usage",
     "as_call",

@@ -7,7 +7,7 @@ from decimal import Decimal
 from math import ceil
 from typing import Literal
 
-from reflexion.models.ends import BudgetExhausted, DeadlineExceeded
+from reflexion.models.ends import BudgetExhausted, DeadlineExceeded, Suspended
 from reflexion.models.exchange import Exchange
 from reflexion.models.usage import Call, decimal_text
 
@@ -58,6 +58,7 @@ class Account:
     patient: bool
     clock: Callable[[], float]
     started: float
+    suspends: bool = False
     used: Sum = field(default_factory=Sum)
     reserved: Sum = field(default_factory=Sum)
     settlement: asyncio.Event = field(default_factory=asyncio.Event)
@@ -86,12 +87,12 @@ class Account:
         if room.seconds is not None and room.seconds <= 0:
             raise DeadlineExceeded(f"budget {self.name!r} of {self.limit.seconds:g} s: no time is left")
         if self.limit.usd is not None and (room.usd is None or needed.usd is None):
-            raise BudgetExhausted(
+            raise self._ends(
                 f"budget {self.name!r} of {decimal_text(self.limit.usd)} USD cannot be kept: the model's price is "
                 "unknown; state it in REFLEXION_PRICES, or set a budget in tokens"
             )
         if unit := _lacking(needed, room):
-            raise BudgetExhausted(self._refusal(unit, needed))
+            raise self._ends(self._refusal(unit, needed))
 
     def fits(self, needed: Amount) -> bool:
         """Whether it can be reserved now; `check` has said so already unless the budget is patient."""
@@ -104,6 +105,10 @@ class Account:
             self.used.add(used)
         ended, self.settlement = self.settlement, asyncio.Event()
         ended.set()
+
+    @property
+    def _ends(self) -> type[BudgetExhausted]:
+        return Suspended if self.suspends else BudgetExhausted
 
     def _refusal(self, unit: str, needed: Amount) -> str:
         limit, spent, reserved, next_call = (

@@ -43,6 +43,7 @@ class Budget:
         parent: "Budget | SharedBudget | None" = None,
         overrun: int | Decimal = 1,
         patient: bool = False,
+        suspends: bool = False,
         spent: Usage | None = None,
         elapsed_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -59,6 +60,8 @@ class Budget:
             overrun: the most that a call is expected to use of its reservation, as a factor of at least 1.
             patient: whether a call that only the calls in flight keep from fitting waits for them to end, as fits a
                 batch whose replies are mostly shorter than what is reserved for them; else it is refused.
+            suspends: whether a run that is refused a call is left as it is, to be gone on with; else it ends with what
+                it has.
             spent: what was used before, such as a ledger's sum after a crash.
             elapsed_s: seconds that went by before.
             clock: seconds from any start.
@@ -68,7 +71,7 @@ class Budget:
         self.name = name
         self.limit = Amount(usd=usd, tokens=tokens, requests=requests, seconds=seconds)
         self.parent = parent
-        self._account = Account(name, self.limit, Decimal(overrun), patient, clock, clock() - elapsed_s)
+        self._account = Account(name, self.limit, Decimal(overrun), patient, clock, clock() - elapsed_s, suspends)
         if spent:
             self._account.used.add(Amount(usd=spent.cost_usd, tokens=spent.tokens, requests=spent.requests))
         outer = parent._accounts if isinstance(parent, Budget) else ()  # noqa: SLF001 - of the same class
@@ -117,7 +120,7 @@ class Budget:
         in parallel find nothing. At least `SMALLEST_REPLY`, or what is set if that is less.
 
         Raises:
-            BudgetExhausted: not even a short reply fits.
+            BudgetExhausted: not even a short reply fits. `Suspended` is one too.
             DeadlineExceeded: no time is left.
         """
         limit = exchange.reply_tokens or None

@@ -8,5 +8,9 @@ class BudgetExhausted(Exception):  # noqa: N818 - an end, not an error
     """The next call would cost more than may still be spent."""
 
 
+class Suspended(BudgetExhausted):
+    """The same, of a budget that may be raised: the run is left as it is, and goes on when its thread is run again."""
+
+
 class DeadlineExceeded(Exception):  # noqa: N818 - an end, not an error
     """The time is used up."""

@@ -91,6 +91,7 @@ class SharedBudget:
         tokens: int | None = None,
         requests: int | None = None,
         patient: bool = False,
+        suspends: bool = False,
         lease_s: float = LEASE_S,
     ) -> None:
         """Share the budget of this name; see `Budget` for the limits, counted over all workers."""
@@ -103,7 +104,7 @@ class SharedBudget:
         self._store = store
         self._lease_s = lease_s
         # The books as they were told last, with the rules of every budget.
-        self._account = Account(name, self.limit, Decimal(1), patient, lambda: 0.0, 0.0)
+        self._account = Account(name, self.limit, Decimal(1), patient, lambda: 0.0, 0.0, suspends)
         self._open: set[str] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()

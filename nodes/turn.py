@@ -33,6 +33,7 @@ from reflexion.models import (
     Models,
     Role,
     SharedBudget,
+    Suspended,
     Usage,
     as_call,
     circuit_listener,
@@ -157,9 +158,9 @@ Node = Callable[[Any, Turn], Awaitable[Delta]]
 _ALWAYS = {"recall", "remember"}
 """The first node clears an old run's failure, the last one reports this run's: neither is ever left out."""
 
-_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError, Fenced)
-"""An interrupt is no failure, settings that cannot be used are for the caller to mend, and a run that was taken over is
-another's; it can be resumed."""
+_LEFT_TO_THE_CALLER = (GraphBubbleUp, ConfigurationError, ModelConfigurationError, Fenced, Suspended)
+"""An interrupt is no failure, settings that cannot be used are for the caller to mend, a run that was taken over is
+another's, and what is around a run may have more for it later; it can be resumed."""
 
 
 def as_graph_node(name: str, node: Node, kit: Kit) -> Callable[..., Awaitable[Delta]]:

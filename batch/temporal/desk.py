@@ -60,7 +60,7 @@ class Desk:
 
 def shared_budget(agent: Reflexion, batch_id: str, usd: Decimal | None, tokens: int | None) -> SharedBudget:
     """The budget of a batch, from which all workers spend."""
-    return agent.shared_budget(f"{BATCH} {batch_id}", usd=usd, tokens=tokens, patient=True)
+    return agent.shared_budget(f"{BATCH} {batch_id}", usd=usd, tokens=tokens, patient=True, suspends=True)
 
 
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS reflexion_job (thread text PRIMARY KEY, job bytea NOT NULL)"

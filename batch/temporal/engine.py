@@ -23,12 +23,13 @@ from temporalio.service import RPCError
 
 from reflexion.batch.engine import Health, Job, Spent, Terms
 from reflexion.batch.errors import BatchError, NothingPossible
+from reflexion.batch.local import unfinished
 from reflexion.batch.temporal.desk import Desk, shared_budget
 from reflexion.batch.temporal.place import Place, connect, read_place
 from reflexion.batch.temporal.workflow import CONFIGURATION, NAME, Handed
 from reflexion.graphs.agent import Reflexion, open_reflexion
 from reflexion.graphs.installation import Installation, read_installation
-from reflexion.models import ModelError, SharedBudget
+from reflexion.models import ModelError, SharedBudget, Suspended
 from reflexion.nodes import ConfigurationError, Settings, make_settings
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,10 @@ class TemporalEngine:
         try:
             await self._finish(job)
         except WorkflowFailureError as failure:
-            raise _told(failure) from None
+            told = _told(failure)
+            if isinstance(told, Suspended):
+                told = await unfinished(self._agent, job.thread_id, str(told))
+            raise told from None
         except (RPCError, ModelError) as error:
             raise NothingPossible(f"no task can be handed out: {error}") from error
         if result := await self._result(job, whatever=True):
@@ -281,6 +285,8 @@ def _told(failure: WorkflowFailureError) -> Exception:
     if isinstance(cause, ApplicationError):
         if cause.type == CONFIGURATION:
             return ConfigurationError(cause.message)
+        if cause.type == Suspended.__name__:
+            return Suspended(cause.message)
         return RuntimeError(f"{cause.type}: {cause.message}")
     reason = cause.message if isinstance(cause, FailureError) else str(cause)
     return RuntimeError(f"the workflow was ended in Temporal: {reason or type(cause).__name__}")

@@ -130,16 +130,17 @@ async def test_a_pipe_hands_over_a_task_as_soon_as_it_is_written():
         assert await reader.chunk() == []
 
 
-async def test_a_file_is_read_a_piece_at_a_time_and_tells_how_much_is_left(tmp_path):
+@pytest.mark.parametrize("end", ["\n", "\n\n"])
+async def test_a_file_is_read_a_piece_at_a_time_and_tells_how_many_tasks_there_will_be(tmp_path, end):
     path = tmp_path / "in.jsonl"
-    path.write_text("".join(json.dumps(task(number)) + "\n" for number in range(10_000)))
+    path.write_text("".join(json.dumps(task(number)) + end for number in range(10_000)))
     reader = TaskReader(path, Settings())
     first = await reader.chunk()
     assert len(first) < 5_000
     assert 8_000 < reader.expected < 14_000
     while await reader.chunk():
         pass
-    assert reader.lines == reader.expected == 10_000
+    assert reader.taken == reader.expected == 10_000
     reader.close()
 
 

@@ -58,7 +58,9 @@ async def test_an_endpoint_that_stays_down_ends_the_batch_in_good_order(bench, m
         records = await run(batch)
         assert len(records) == 100
         assert set(statuses(records).values()) == {"not_run"}
-        assert "stays down" in (await batch.progress()).stopped
+        progress = await batch.progress()
+        assert "stays down" in progress.stopped
+        assert progress.stopped_by == "unreachable"
         assert bench.server.count < 40
         bench.replies = {}
         hasten(agent)
@@ -72,7 +74,9 @@ async def test_what_waiting_does_not_mend_ends_the_batch_at_once(bench, status, 
     async with bench.agent("memory://") as agent:
         batch = run_batch([task(n) for n in range(100)], agent, concurrency=2)
         records = await run(batch)
-        assert says in (await batch.progress()).stopped
+        progress = await batch.progress()
+        assert says in progress.stopped
+        assert progress.stopped_by == "refused"
     assert set(statuses(records).values()) == {"not_run"}
     assert bench.server.count <= 12
 

@@ -159,6 +159,28 @@ async def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(bench):
     assert (record.status, record.as_json()["attempts_made"], record.as_json()["requests"]) == ("failed", 2, 5)
 
 
+async def test_what_the_budget_of_the_batch_breaks_off_goes_on_with_a_greater_one(bench):
+    bench.replies = {1: "no"}
+    once = {"max_attempts": 3, "max_tokens": 20}
+    async with bench.agent("memory://", **once) as agent:
+        (whole,) = await run(agent.run_batch([task(1)]))
+    count = bench.server.count
+    async with bench.agent(**once) as agent:
+        half = whole.as_json()["tokens"] // 2
+        (record,) = await run(agent.run_batch([task(1)], out=bench.out, budget_tokens=half))
+        assert (record.status, record.result["answer"], record.result["stop_reason"]) == ("not_run", "no", "budget")
+        assert "budget 'batch'" in record.error
+        for _ in range(2):  # neither this nor what has been done is paid for again
+            paid = bench.server.count
+            (same,) = await run(agent.run_batch([task(1)], out=bench.out, budget_tokens=half))
+            assert (same.as_json()["attempts_made"], bench.server.count) == (record.as_json()["attempts_made"], paid)
+        (record,) = await run(agent.run_batch([task(1)], out=bench.out, budget_tokens=10 * half))
+        assert await run(agent.run_batch([task(1)], out=bench.out)) == []
+    assert (record.status, record.as_json()["attempts_made"]) == ("failed", 3)
+    assert bench.server.count == 2 * count == 2 * record.as_json()["requests"]
+    assert [line["status"] for line in bench.written()] == ["failed"]
+
+
 async def test_a_run_that_had_ended_without_a_record_is_not_paid_for_again(bench, monkeypatch):
     from reflexion.batch.journal import Journal
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from batch_bench import Events, number_in, run, statuses, task
 
-from reflexion.batch import BatchError, Record, Task, run_batch
+from reflexion.batch import BatchError, Record, Savings, Task, run_batch
 from reflexion.graphs import ConfigurationError, open_reflexion
 from reflexion.models import ConnectionSettings
 from reflexion.testing import Reply
@@ -225,6 +225,19 @@ async def test_a_batch_saves_in_the_stated_order_before_it_stops(bench):
     assert "planner" in ran[0].result["usage"]["by_role"]
     assert "planner" not in ran[-2].result["usage"]["by_role"]
     assert records[-1].status == "not_run"
+
+
+async def test_nothing_is_said_of_what_there_was_not_to_begin_with(bench):
+    events = Events()
+    async with bench.agent("memory://") as agent:
+        batch = agent.run_batch(
+            [task(1)],
+            listener=events,
+            economy=lambda _: Savings(cheaper_model=True, fewer_attempts=True, no_planner=True),
+        )
+        await run(batch)
+        assert (await batch.progress()).savings == Savings()
+    assert not events.of("saving")
 
 
 async def test_when_its_time_is_over_a_batch_breaks_off_and_can_be_gone_on_with(bench):

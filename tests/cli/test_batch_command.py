@@ -72,7 +72,10 @@ def test_people_get_tables_and_sentences(reflexion, counting, tmp_path):
     assert any(row.startswith("reflecting: 1 of 2 that failed at first passed later (50 %, 9 – 91 %)") for row in rows)
     assert any(row.startswith("no verdict, 1 from line-4: is not JSON") for row in rows)
     assert "line-4: is not JSON" in done.stderr
-    assert done.stderr.strip().endswith("results are in out.jsonl; --retry-failed runs the 2 again that did not pass")
+    assert done.stderr.strip().endswith(
+        "results are in out.jsonl; --retry-failed runs the 1 again that did not pass; "
+        "no task is in 1 of the lines: mend them and run it again"
+    )
 
 
 def test_all_passed_is_exit_code_0_and_again_is_nothing_to_do(reflexion, counting, tmp_path):

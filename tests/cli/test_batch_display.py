@@ -16,6 +16,7 @@ def progress(**changes):
     usual = {
         "batch_id": "b",
         "counts": {"passed": 6, "failed": 2, "error": 2},
+        "bad_lines": 0,
         "ran": 10,
         "read": 100,
         "expected": 1000,
@@ -32,6 +33,7 @@ def progress(**changes):
         "savings": Savings(),
         "paused": "",
         "stopped": "",
+        "stopped_by": "",
     }
     return Progress(**usual | changes)
 
