@@ -48,8 +48,14 @@ class Shelf:
         A store that cannot search gives None for it, and any lessons.
         """
         await self._get_ready()
-        place = self._places.lessons
-        items = _within(place, await self._store.asearch(place, query=task[:LONGEST_TASK], limit=limit))
+        place, asked = self._places.lessons, limit
+        while True:
+            found = await self._store.asearch(place, query=task[:LONGEST_TASK], limit=asked)
+            items = _within(place, found)[:limit]
+            if len(items) == limit or len(found) < asked or asked >= _PAGE:
+                break
+            # Those of other memories, whose names begin alike, take up the room.
+            asked = min(_PAGE, asked * 10)
         return [(item.score, lesson) for item in items if (lesson := _read_lesson(item)) is not None]
 
     async def near(self, tasks: Iterable[str], ids: Iterable[str] = ()) -> dict[str, Lesson]:
@@ -176,10 +182,10 @@ class Shelf:
         offset, page_size = 0, min(_PAGE, at_most or _PAGE)
         while page := await self._store.asearch(namespace, limit=page_size, offset=offset):
             offset += len(page)
-            items.update({(item.namespace, item.key): item for item in page})
-            if len(page) < page_size or (at_most and offset >= at_most):
+            items.update({(item.namespace, item.key): item for item in _within(namespace, page)})
+            if len(page) < page_size or (at_most and len(items) >= at_most):
                 break
-        return _within(namespace, items.values())
+        return list(items.values())[:at_most]
 
 
 def _within(namespace: tuple[str, ...], items: Iterable[AnyItem]) -> list[AnyItem]:

@@ -21,7 +21,7 @@ class TransferError(ValueError):
 class _Origin(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    run_id: Annotated[str, Field(min_length=1)]
+    run_id: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]+$")]
     thread_id: str = ""
     attempt: int = 1
     evaluator: str = ""
