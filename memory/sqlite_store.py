@@ -66,9 +66,13 @@ class Worker:
     async def checkpoint(self) -> None:
         """Move what was written from the log into the file and empty the log, as far as no other process reads it."""
 
+        def checkpoint() -> None:
+            # Read to its end: a statement that is not would keep the next transaction from being committed.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
         async def when_free() -> None:
             async with self._free:
-                await asyncio.to_thread(self._connection.execute, "PRAGMA wal_checkpoint(TRUNCATE)")
+                await asyncio.to_thread(checkpoint)
 
         await uninterrupted(when_free())
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from reflexion.batch.engine import Job, Terms
-from reflexion.batch.records import BATCH
 from reflexion.graphs.agent import Reflexion
 from reflexion.models import SharedBudget
 from reflexion.models.shared_postgres import SharedPostgres
@@ -60,7 +59,7 @@ class Desk:
 
 def shared_budget(agent: Reflexion, batch_id: str, usd: Decimal | None, tokens: int | None) -> SharedBudget:
     """The budget of a batch, from which all workers spend."""
-    return agent.shared_budget(f"{BATCH} {batch_id}", usd=usd, tokens=tokens, patient=True, suspends=True)
+    return agent.shared_budget(f"batch {batch_id}", usd=usd, tokens=tokens, patient=True, suspends=True)
 
 
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS reflexion_job (thread text PRIMARY KEY, job bytea NOT NULL)"

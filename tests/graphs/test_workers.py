@@ -57,7 +57,7 @@ async def test_workers_share_circuits_and_slots_in_the_database(bench):
 async def test_an_agent_that_is_no_worker_shares_nothing(bench):
     async with bench.agent(max_attempts=1) as agent:
         await agent.run("Sum a list.")
-        with pytest.raises(ConfigurationError, match="REFLEXION_REDIS_URL, or PostgreSQL and open_reflexion"):
+        with pytest.raises(ConfigurationError, match="REFLEXION_REDIS_URL, or PostgreSQL and shared=True"):
             agent.shared_budget("batch", requests=5)
     with connect(bench.url) as database:
         assert database.execute("SELECT to_regclass('reflexion_shared')").fetchone() == (None,)
