@@ -35,7 +35,7 @@ from reflexion.graphs.installation import Installation, read_installation
 
 SLOTS = 8
 """Tasks at once of a worker."""
-CONNECTIONS = 9
+CONNECTIONS = 8
 """Of a worker, to PostgreSQL, at the most; see docs/workers.md."""
 REAL_RUN_S = 30.0
 """What a run takes in the calculation: six calls of five seconds."""
