@@ -335,11 +335,8 @@ def _postgres(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
-_UP_TO_DATE_POSTGRES: Final = """
-SELECT to_regclass('reflexion_ledger_started_at') IS NOT NULL AND EXISTS (
-    SELECT FROM pg_attribute WHERE attrelid = to_regclass('reflexion_ledger') AND attname = 'reply'
-) AS there
-"""
+# What is created last.
+_UP_TO_DATE_POSTGRES: Final = "SELECT to_regclass('reflexion_ledger_reply') IS NOT NULL AS there"
 _CREATE_POSTGRES: Final = (
     """
     CREATE TABLE IF NOT EXISTS reflexion_ledger (

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+import psycopg
 import pytest
 from broken_off import TASK, Child
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -121,6 +122,25 @@ async def test_a_ledger_of_an_earlier_version_gets_its_column(sqlite_url):
         connection.execute("ALTER TABLE reflexion_ledger DROP COLUMN reply")
     async with open_persistence(sqlite_url) as database:
         assert await database.ledger.replies("r") == []
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        ["ALTER TABLE reflexion_ledger DROP COLUMN reply"],  # takes the index with it
+        ["DROP INDEX reflexion_ledger_reply"],  # its process was killed in between
+    ],
+)
+async def test_a_ledger_of_an_earlier_version_gets_its_column_in_postgresql(postgres_url, older):
+    async with open_persistence(postgres_url):
+        pass
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for sql in older:
+            connection.execute(sql)
+    async with open_persistence(postgres_url) as database:
+        assert await database.ledger.replies("r") == []
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT to_regclass('reflexion_ledger_reply') IS NOT NULL").fetchone() == (True,)
 
 
 def test_a_question_is_known_again_whatever_its_marks_and_each_reply_serves_once():
