@@ -108,11 +108,16 @@ class SharedPostgres:
         pool = AsyncConnectionPool(
             self._url,
             kwargs={"autocommit": True, "prepare_threshold": 0},
-            min_size=1,
+            # All of them from the start: a pool that is closed while it grows may keep its process from ending.
+            min_size=CONNECTIONS,
             max_size=CONNECTIONS,
             open=False,
             reconnect_timeout=_RECONNECT_S,
             check=AsyncConnectionPool.check_connection,
         )
-        await pool.open()
+        try:
+            await pool.open(wait=True, timeout=PATIENCE_S)
+        except BaseException:
+            await pool.close()
+            raise
         return pool

@@ -15,7 +15,7 @@ from reflexion.testing import FakeOpenAI
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:
-        if name.startswith(("REFLEXION_", "OPENAI_", "LANGSMITH_")):
+        if name.startswith(("REFLEXION_", "OPENAI_", "LANGSMITH_")) and not name.startswith("REFLEXION_TEST_"):
             monkeypatch.delenv(name)
     for chance in ("EXPLORE", "CONTROL"):
         monkeypatch.setenv(f"REFLEXION_MEMORY_{chance}", "0")

@@ -101,6 +101,7 @@ async def usd(budget) -> tuple[Decimal, Decimal]:
     return spent.usd, reserved.usd
 
 
+@pytest.mark.slow
 async def test_four_workers_that_die_at_random_never_spend_more_than_there_is(kind, where, store):
     seeds = itertools.count()
 

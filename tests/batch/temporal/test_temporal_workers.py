@@ -22,7 +22,7 @@ def rows(url):
         return {name: sorted(map(str, connection.execute(f"SELECT * FROM {name}").fetchall())) for name in TABLES}
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("stopped", marks=pytest.mark.slow)])
 async def test_a_worker_that_is_lost_costs_the_requests_in_flight_and_no_more(fleet, bench, how):
     bench.server.hold("m")
     lost = fleet.worker(concurrency=2)
