@@ -1,5 +1,6 @@
 """Epochs of threads in PostgreSQL, which keep a worker that was given up for dead from writing when it wakes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,8 @@ from reflexion.models.fence import Fence, Fenced
 
 Pool = AsyncConnectionPool[AsyncConnection[DictRow]]
 
+STUCK_S: Final = 5.0
+"""A write that holds a thread for so many seconds is a stopped worker's."""
 _REFUSED: Final = "RF001"
 """SQLSTATE of our own."""
 
@@ -45,12 +48,22 @@ class PostgresFences:
             ThreadBusy: a run without a fence holds it, after `wait_s` seconds still.
         """
         async with self._locks.hold(thread_id, wait_s=wait_s):
-            async with self._pool.connection() as connection:
-                cursor = await connection.execute(_TAKE, [_key(thread_id)])
-                row = await cursor.fetchone()
-            assert row is not None
-            epoch = int(row["epoch"])
+            epoch = await self._take(thread_id)
             yield Fence(thread_id, epoch, partial(self._check, thread_id, epoch))
+
+    async def _take(self, thread_id: str) -> int:
+        """The thread's new epoch."""
+        async with self._pool.connection() as connection:
+            row = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+            taking = asyncio.create_task(_epoch(connection, thread_id))
+            try:
+                while not (await asyncio.wait([taking], timeout=STUCK_S))[0]:
+                    async with self._pool.connection() as other:
+                        await other.execute(_END_STUCK, row)
+                return await taking
+            finally:
+                taking.cancel()
+                await asyncio.gather(taking, return_exceptions=True)
 
     async def _check(self, thread_id: str, epoch: int) -> None:
         async with self._pool.connection() as connection, while_held(connection, [Fence(thread_id, epoch, _nothing)]):
@@ -80,6 +93,12 @@ async def while_held(connection: AsyncConnection[Any], fences: Collection[Fence]
         raise Fenced(first.thread_id, first.epoch) from None
 
 
+async def _epoch(connection: AsyncConnection[DictRow], thread_id: str) -> int:
+    row = await (await connection.execute(_TAKE, [_key(thread_id)])).fetchone()
+    assert row is not None
+    return int(row["epoch"])
+
+
 async def _nothing() -> None:
     pass
 
@@ -95,6 +114,12 @@ INSERT INTO reflexion_fence VALUES (%s, 1)
 ON CONFLICT (thread) DO UPDATE SET epoch = reflexion_fence.epoch + 1 RETURNING epoch
 """
 # FOR SHARE: who takes the thread waits until the write is committed, and sees it.
+# A worker that stands still within a transaction would keep its thread for ever. Whoever waits for its own client in
+# the middle of a write, for as long as that, does stand still; its transaction is undone.
+_END_STUCK: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ANY(pg_blocking_pids(%(pid)s)) AND wait_event = 'ClientRead'
+"""
 _FUNCTION: Final = f"""
 CREATE OR REPLACE FUNCTION reflexion_fence_holds(taken bytea, mine bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

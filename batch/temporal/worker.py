@@ -81,7 +81,8 @@ class Tasks:
         job = order.job
         ended = await self._agent.result(thread_id)
         if ended and ended.attempts:
-            return "had ended before"
+            async with self._agent.persistence.fenced(thread_id, wait_s=THREAD_WAIT_S):
+                return "had ended before"  # and whoever ended it, and may wake, writes no more
         self._tell(f"{thread_id}: {job.task_id!r}, worker {activity.info().attempt}")
         result = await self._agent.run(
             job.task,

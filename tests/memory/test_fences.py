@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psycopg
 import pytest
 
 from reflexion.memory import ThreadBusy, open_persistence
@@ -36,6 +37,18 @@ async def test_only_the_last_claim_holds(postgres_url):
             await second.check()
             with pytest.raises(Fenced, match=r"taken over by another worker: this run \(epoch 1\) ends"):
                 await first.check()
+        with pytest.raises(Fenced):
+            await first.check()
+
+
+async def test_a_worker_that_stands_still_in_the_middle_of_a_write_does_not_keep_its_thread(postgres_url):
+    async with open_persistence(postgres_url) as database, database.fenced("t") as first:
+        with psycopg.connect(postgres_url) as stopped:
+            stopped.execute("SELECT reflexion_fence_holds(%s, %s)", [b"t", first.epoch])
+            async with asyncio.timeout(100), database.fenced("t") as second:
+                await second.check()
+            with pytest.raises(psycopg.OperationalError):
+                stopped.execute("SELECT 1")
         with pytest.raises(Fenced):
             await first.check()
 
