@@ -12,6 +12,7 @@ from psycopg.rows import DictRow
 from psycopg_pool import AsyncConnectionPool
 
 from reflexion.memory.locks import ThreadLocks
+from reflexion.memory.postgres_sql import scalar
 from reflexion.models.fence import Fence, Fenced
 
 Pool = AsyncConnectionPool[AsyncConnection[DictRow]]
@@ -33,10 +34,8 @@ class PostgresFences:
     async def setup(self) -> None:
         """Create what is missing."""
         async with self._pool.connection() as connection:
-            cursor = await connection.execute("SELECT to_regproc('reflexion_fence_holds') IS NOT NULL AS there")
-            row = await cursor.fetchone()
             # What is there needs no right to create anything.
-            if not (row and row["there"]):
+            if not await scalar(connection, "SELECT to_regproc('reflexion_fence_holds') IS NOT NULL"):
                 await connection.execute(_TABLE)
                 await connection.execute(_FUNCTION)
 

@@ -297,11 +297,9 @@ class PostgresLedger(TableLedger):
 
     async def setup(self) -> None:
         """Create the table where it is missing."""
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(_UP_TO_DATE_POSTGRES)
-            row = await cursor.fetchone()
+        (there,) = await self._query(_UP_TO_DATE_POSTGRES, [])
         # "IF NOT EXISTS" asks for the right to create tables even where nothing is to be created.
-        if not (row and row["there"]):
+        if not there:
             for sql in _CREATE_POSTGRES:
                 await self._change(sql, [])
 

@@ -27,7 +27,7 @@ from reflexion.memory.locks import PollingLocks, ThreadBusy
 from reflexion.memory.meaning import Meaning
 from reflexion.memory.persistence import DatabaseError, Persistence
 from reflexion.memory.postgres_index import PostgresIndex
-from reflexion.memory.postgres_vectors import exists
+from reflexion.memory.postgres_sql import exists, scalar
 from reflexion.memory.threads import Thread
 from reflexion.models import fence
 
@@ -72,9 +72,7 @@ async def open_postgres(url: str, stack: AsyncExitStack, embeddings: Embeddings 
 
     async def size() -> int:
         async with pool.connection() as connection:
-            cursor = await connection.execute("SELECT pg_database_size(current_database()) AS size")
-            row = await cursor.fetchone()
-        return int(row["size"]) if row else 0
+            return int(await scalar(connection, "SELECT pg_database_size(current_database())"))
 
     return Persistence(
         shown, saver, store, locks, ledger, fences=fences, durable=True, _size=size, _threads=saver.threads
@@ -256,9 +254,8 @@ async def _up_to_date(pool: Any, migrations: str, newest: int) -> bool:
     async with pool.connection() as connection:
         if not await exists(connection, migrations):
             return False
-        cursor = await connection.execute(f"SELECT max(v) AS v FROM {migrations}")  # noqa: S608 - LangGraph's own name
-        row = await cursor.fetchone()
-        return row["v"] is not None and row["v"] >= newest - 1
+        made = await scalar(connection, f"SELECT max(v) FROM {migrations}")  # noqa: S608 - LangGraph's own name
+        return made is not None and made >= newest - 1
 
 
 class PostgresLocks(PollingLocks):

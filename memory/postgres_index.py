@@ -18,13 +18,11 @@ from psycopg_pool import AsyncConnectionPool
 
 from reflexion.memory.likeness import rank
 from reflexion.memory.meaning import CAUGHT_UP, Meaning
+from reflexion.memory.postgres_sql import Connection, exists, scalar
 from reflexion.memory.postgres_vectors import (
-    Connection,
     NoVectors,
-    exists,
     known_model,
     need_pgvector,
-    scalar,
     start_vectors,
     written,
 )

@@ -2,22 +2,18 @@
 
 import re
 import uuid
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import psycopg
-from psycopg import AsyncConnection
-from psycopg.rows import DictRow
 
 from reflexion.memory.cells import Vectors, unit
 from reflexion.memory.meaning import Meaning
+from reflexion.memory.postgres_sql import Connection, exists
 from reflexion.models.redaction import redacted
 
 OLDEST_PGVECTOR: Final = (0, 8)
 """Earlier ones stop at the 40 nearest vectors of all scopes, and may find none of the scope that is asked for."""
-
-Connection = AsyncConnection[DictRow]
 
 
 class NoVectors(Exception):  # noqa: N818 - a state of the database, not a fault
@@ -92,18 +88,6 @@ def written(vector: Vectors | None) -> str | None:
 
 def _said(error: Exception) -> str:
     return redacted(f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
-
-
-async def exists(connection: Connection, relation: str) -> bool:
-    """Whether there is such a table or index."""
-    return bool(await scalar(connection, "SELECT to_regclass(%s) IS NOT NULL", [relation]))
-
-
-async def scalar(connection: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
-    """The first value of the first row, None where there is none."""
-    cursor = await connection.execute(sql.encode(), values)
-    row = await cursor.fetchone()
-    return next(iter(row.values())) if row else None
 
 
 # Half the bytes, and on unit vectors an error of the cosine below 0.001.
