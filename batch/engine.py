@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
-from reflexion.models import Budget, CircuitState
+from reflexion.models import CircuitState
 from reflexion.models.limits import LimitState
 from reflexion.nodes import Settings
 
@@ -109,14 +109,3 @@ class Engine(Protocol):
     async def close(self) -> None:
         """After the last job."""
         ...
-
-
-def share_left(budget: Budget) -> float:
-    """The share of a budget that is not spent, 0..1: of dollars or tokens, whichever is shorter."""
-    limit, used = budget.limit, budget.used
-    shares = [1.0]
-    if limit.usd is not None and used.usd is not None:
-        shares.append(float((limit.usd - used.usd) / limit.usd))
-    if limit.tokens is not None and used.tokens is not None:
-        shares.append((limit.tokens - used.tokens) / limit.tokens)
-    return max(0.0, min(shares))

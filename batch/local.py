@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reflexion.batch.engine import Health, Job, Spent, Terms, share_left
+from reflexion.batch.engine import Health, Job, Spent, Terms
 from reflexion.batch.errors import BatchError, NothingPossible, Unfinished
 from reflexion.graphs.agent import Reflexion
 from reflexion.models import Budget, Suspended
@@ -75,7 +75,8 @@ class LocalEngine:
 
     def left(self) -> float:
         """See `Engine`."""
-        return share_left(self._budget)
+        limit = self._budget.limit
+        return limit.share(limit.without(self._budget.used))
 
     async def health(self) -> Health:
         """See `Engine`."""

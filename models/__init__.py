@@ -1,5 +1,6 @@
 """Access to chat models: roles, the protocol's quirks, retries, budget, prices and the ledger."""
 
+from reflexion.models.account import Amount
 from reflexion.models.breaker import Breaker
 from reflexion.models.budget import Budget
 from reflexion.models.circuit import CircuitState
@@ -29,6 +30,7 @@ __all__ = [
     "CONFIGURATION",
     "PROFILES",
     "ROLES",
+    "Amount",
     "Breaker",
     "Budget",
     "BudgetExhausted",

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 from reflexion.models.ends import BudgetExhausted, DeadlineExceeded, Suspended
 from reflexion.models.exchange import Exchange
@@ -23,6 +23,23 @@ class Amount:
     tokens: int | None = None
     requests: int | None = None
     seconds: float | None = None
+
+    def without(self, used: "Amount") -> "Amount":
+        """What of this limit is not used; None: no limit, or one that an unknown price defeats."""
+
+        def rest(limit: Any, taken: Any) -> Any:
+            return None if limit is None or taken is None else limit - taken
+
+        return Amount(**{unit: rest(getattr(self, unit), getattr(used, unit)) for unit in UNITS})
+
+    def share(self, left: "Amount") -> float:
+        """Which share of this limit is left, 0..1, in whichever unit is shortest; 1 where there is no limit."""
+        pairs = [(getattr(left, unit), getattr(self, unit)) for unit in UNITS]
+        shares = [float(rest / limit) if limit else 0.0 for rest, limit in pairs if None not in (rest, limit)]
+        return max(0.0, min([1.0, *shares]))
+
+
+UNITS = tuple(unit.name for unit in fields(Amount))
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reflexion.models import Usage
+from reflexion.models import Amount, Usage
 from reflexion.nodes.settings import Settings
 
 
@@ -32,11 +32,6 @@ def in_order(left: float) -> Measures:
 
 def share_left(usage: Usage, settings: Settings) -> float:
     """The share of the run's budget that is left, 0..1: of dollars, tokens or requests, whichever is shortest."""
-    shares = [1.0]
-    if settings.budget_tokens is not None:
-        shares.append((settings.budget_tokens - usage.tokens) / settings.budget_tokens)
-    if settings.budget_requests is not None:
-        shares.append((settings.budget_requests - usage.requests) / settings.budget_requests)
-    if settings.budget_usd is not None and usage.cost_usd is not None:
-        shares.append(float((settings.budget_usd - usage.cost_usd) / settings.budget_usd))
-    return max(0.0, min(shares))
+    limit = Amount(usd=settings.budget_usd, tokens=settings.budget_tokens, requests=settings.budget_requests)
+    used = Amount(usd=usage.cost_usd, tokens=usage.tokens, requests=usage.requests)
+    return limit.share(limit.without(used))

@@ -29,7 +29,7 @@ from reflexion.batch.temporal.place import Place, connect, read_place
 from reflexion.batch.temporal.workflow import CONFIGURATION, NAME, Handed
 from reflexion.graphs.agent import Reflexion, open_reflexion
 from reflexion.graphs.installation import Installation, read_installation
-from reflexion.models import ModelError, SharedBudget, Suspended
+from reflexion.models import ModelError, Suspended
 from reflexion.nodes import ConfigurationError, Settings, make_settings
 
 logger = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ class TemporalEngine:
             return
         tokens = total.prompt_tokens + total.completion_tokens
         self._spent = Spent(requests=total.requests, tokens=tokens, cost_usd=total.cost_usd)
-        self._left = _share(self._budget)
+        self._left = self._budget.limit.share(self._budget.remaining)
 
 
 async def _ended_within(seconds: float, handle: WorkflowHandle[Any, Any]) -> bool:
@@ -265,16 +265,6 @@ def fairness_key(settings: Settings, batch_id: str) -> str:
     default = Settings.model_fields["namespace"].default
     name = batch_id if settings.namespace == default else settings.namespace
     return name.encode()[:64].decode(errors="ignore")
-
-
-def _share(budget: SharedBudget) -> float:
-    limit, left = budget.limit, budget.remaining
-    shares = [1.0]
-    if limit.usd is not None and left.usd is not None:
-        shares.append(float(left.usd / limit.usd) if limit.usd else 0.0)
-    if limit.tokens is not None and left.tokens is not None:
-        shares.append(left.tokens / limit.tokens if limit.tokens else 0.0)
-    return max(0.0, min(shares))
 
 
 def _told(failure: WorkflowFailureError) -> Exception:
