@@ -30,6 +30,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+@pytest.fixture(autouse=True)
+def _connections_of_its_own() -> Iterator[None]:
+    """Let no test get a connection of an earlier one, whose server had the same port and whose loop has ended.
+
+    A bare `ChatOpenAI` shares its HTTP client with every other of the same address in the process.
+    """
+    yield
+    if utils := sys.modules.get("langchain_openai.chat_models._client_utils"):
+        utils._cached_async_httpx_client.cache_clear()
+        utils._cached_sync_httpx_client.cache_clear()
+
+
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
     """A new database on the server that REFLEXION_TEST_POSTGRES names, dropped afterwards."""
